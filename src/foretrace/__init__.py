@@ -1,0 +1,72 @@
+"""foretrace: say what a PyTorch program should do on the hardware, look at what it did, explain the difference.
+
+The public names are loaded on first use, so that ``import foretrace`` costs nothing and needs no torch::
+
+    import foretrace
+
+    trace = foretrace.load("trace.json.gz")   # a Trace; reads any Kineto file
+    report = foretrace.explain(trace)         # a Report; plain data, `report.verdict`, `report.findings`, …
+
+    with foretrace.profile("traces/mlp") as recording:   # needs the `torch` extra
+        for _ in recording.steps():
+            model(x)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from foretrace.analysis import explain
+    from foretrace.capture import profile
+    from foretrace.errors import (
+        CaptureError,
+        ForetraceError,
+        InputError,
+        MissingExtraError,
+        TraceReadError,
+    )
+    from foretrace.model.report import Report
+    from foretrace.trace import Trace, load
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CaptureError",
+    "ForetraceError",
+    "InputError",
+    "MissingExtraError",
+    "Report",
+    "Trace",
+    "TraceReadError",
+    "__version__",
+    "explain",
+    "load",
+    "profile",
+]
+
+_HOME = {
+    "CaptureError": "foretrace.errors",
+    "ForetraceError": "foretrace.errors",
+    "InputError": "foretrace.errors",
+    "MissingExtraError": "foretrace.errors",
+    "Report": "foretrace.model.report",
+    "Trace": "foretrace.trace",
+    "TraceReadError": "foretrace.errors",
+    "explain": "foretrace.analysis",
+    "load": "foretrace.trace",
+    "profile": "foretrace.capture",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'foretrace' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

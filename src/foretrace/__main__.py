@@ -1,0 +1,7 @@
+"""``python -m foretrace``."""
+
+import sys
+
+from foretrace.cli import main
+
+sys.exit(main())

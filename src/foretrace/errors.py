@@ -1,0 +1,63 @@
+"""Every error foretrace raises on purpose.
+
+The tree::
+
+    ForetraceError                  exit code 2, one sentence, says what to do
+    ├── InputError                  a file, a flag or a name the user gave cannot be used
+    │   └── TraceReadError          a file is not a trace that can be read
+    ├── MissingExtraError           an optional dependency is needed and absent
+    └── CaptureError                a recording could not be made, or cannot be trusted
+        ├── ScheduleError           the schedule never reaches (or never left) its active steps
+        ├── ProfilerActiveError     another profiler is already running in this process
+        └── EmptyTraceError         something ran on the GPU and nothing of it was recorded
+
+Errors carry one readable sentence; ``cli.main`` prints it without a traceback and exits with
+``exit_code``. A failed check (a prediction that did not hold) is a result, not an error.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CaptureError",
+    "EmptyTraceError",
+    "ForetraceError",
+    "InputError",
+    "MissingExtraError",
+    "ProfilerActiveError",
+    "ScheduleError",
+    "TraceReadError",
+]
+
+
+class ForetraceError(Exception):
+    """Base of all errors foretrace raises on purpose; ``str()`` of it is meant for the user."""
+
+    exit_code = 2
+
+
+class InputError(ForetraceError):
+    """A file, a flag or a name the user gave cannot be used."""
+
+
+class TraceReadError(InputError):
+    """A file is not a profiler trace that can be read."""
+
+
+class MissingExtraError(ForetraceError):
+    """An optional dependency is needed for this and is not installed."""
+
+
+class CaptureError(ForetraceError):
+    """A recording could not be made, or what was recorded cannot be trusted."""
+
+
+class ScheduleError(CaptureError):
+    """The schedule never reached its active steps, or was left before they were complete."""
+
+
+class ProfilerActiveError(CaptureError):
+    """Another profiler is already running in this process; nesting would empty both."""
+
+
+class EmptyTraceError(CaptureError):
+    """CUDA work ran, but the recording holds none of it."""

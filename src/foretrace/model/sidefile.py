@@ -1,0 +1,184 @@
+"""The side file: what a trace does not hold, written next to it by ``foretrace run`` and ``profile``.
+
+A Kineto trace knows what ran; it does not know on which driver and clocks, from which command and seed, nor
+how long a step takes *without* the profiler. The side file of ``x.trace.json.gz`` is ``x.trace.side.json``.
+
+Times are microseconds (``*_us``), sizes bytes, clocks MHz. A field that could not be found out is ``None``,
+and ``missing`` holds the reason under the field's name (dotted where nested: ``"software.driver"``).
+Fields may be added within ``foretrace.side/1``, never changed or removed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+__all__ = [
+    "SCHEMA",
+    "GpuState",
+    "Machine",
+    "Options",
+    "Schedule",
+    "SideFile",
+    "Software",
+    "Unprofiled",
+    "read_side",
+    "side_path",
+    "write_side",
+]
+
+SCHEMA: Literal["foretrace.side/1"] = "foretrace.side/1"
+
+
+class Software(msgspec.Struct, kw_only=True):
+    """Versions of what ran."""
+
+    foretrace: str | None = None
+    python: str | None = None
+    torch: str | None = None
+    triton: str | None = None
+    cuda_runtime: str | None = None  # the CUDA version torch was built for
+    hip_runtime: str | None = None
+    driver: str | None = None
+
+
+class GpuState(msgspec.Struct, kw_only=True):
+    """One GPU as the driver described it when the recording ended; clocks in MHz, memory in bytes."""
+
+    index: int
+    name: str | None = None
+    compute_capability: str | None = None
+    memory_bytes: int | None = None
+    sm_clock_mhz: float | None = None
+    sm_clock_max_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    memory_clock_max_mhz: float | None = None
+    power_limit_w: float | None = None
+    temperature_c: float | None = None
+    persistence_mode: str | None = None
+
+
+class Machine(msgspec.Struct, kw_only=True):
+    """The host. Neither its name nor its user's name is recorded."""
+
+    cpu: str | None = None
+    cores: int | None = None  # logical cores this process may use
+    threads: int | None = None  # torch's intra-op threads
+    os: str | None = None
+
+
+class Schedule(msgspec.Struct, kw_only=True):
+    """Steps by what the profiler did in them. ``None`` in the side file: the whole block was recorded."""
+
+    wait: int
+    warmup: int
+    active: int
+    warm_calls: int = 0  # calls before the first step of the schedule
+    recorded: int | None = None  # active steps that really were recorded
+
+
+class Options(msgspec.Struct, kw_only=True):
+    """How the profiler was set up."""
+
+    activities: list[str] = []
+    shapes: bool | None = None
+    stacks: bool | None = None
+    memory: bool | None = None
+
+
+class Unprofiled(msgspec.Struct, kw_only=True):
+    """The same step timed without the profiler; µs."""
+
+    median_us: float
+    iqr_us: float | None
+    runs: int
+    method: str  # "cuda_events" | "perf_counter"; docs/concepts/timing.md says what each includes
+    samples_us: list[float] = []
+    warmup: int = 0
+
+
+class SideFile(msgspec.Struct, kw_only=True):
+    """Everything known about a recording that its trace lacks."""
+
+    schema: Literal["foretrace.side/1"] = SCHEMA
+    trace: str | None = None  # name of the trace file this belongs to, no folder
+    created: str | None = None  # ISO 8601, UTC
+    complete: bool | None = None  # False: the recording ended early; `warnings` says how
+    command: list[str] | None = None
+    workload: str | None = None
+    parameters: dict[str, Any] = {}
+    variant: str | None = None
+    mode: str | None = None
+    device: str | None = None
+    seed: int | None = None
+    label: str | None = None
+    software: Software = msgspec.field(default_factory=Software)
+    machine: Machine = msgspec.field(default_factory=Machine)
+    gpus: list[GpuState] = []
+    schedule: Schedule | None = None
+    options: Options = msgspec.field(default_factory=Options)
+    unprofiled: Unprofiled | None = None
+    profiled_steps_us: list[float] | None = None  # host time of each active step, profiler running
+    first_call_us: float | None = None  # the first call, compilation included
+    recompiles: int | None = None  # graphs torch.compile made after the first call
+    peak_memory_bytes: int | None = None  # largest allocated CUDA memory during the unprofiled pass
+    exit_code: int | None = None  # of a recorded script
+    warnings: list[str] = []
+    missing: dict[str, str] = {}
+
+
+def side_path(trace_path: str | os.PathLike[str]) -> Path:
+    """Return where a trace's side file lies: ``x.trace.json.gz`` and ``x.trace.json`` → ``x.trace.side.json``."""
+    path = Path(trace_path)
+    name = path.name
+    for suffix in (".gz", ".json"):
+        if name.lower().endswith(suffix) and len(name) > len(suffix):
+            name = name[: -len(suffix)]
+    return path.with_name(name + ".side.json")
+
+
+def read_side(trace_path: str | os.PathLike[str]) -> SideFile | None:
+    """Read the side file of a trace; ``None`` when there is none, or none that can be used.
+
+    A side file only adds to a trace, so nothing in it can make reading the trace fail: a field of the wrong
+    type is left at its default and named in ``missing``, unknown fields are skipped, and another schema
+    (``foretrace.side/2``) counts as no side file.
+    """
+    try:
+        raw = msgspec.json.decode(side_path(trace_path).read_bytes())
+    except (OSError, ValueError):  # msgspec.DecodeError and UnicodeDecodeError are ValueErrors
+        return None
+    if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
+        return None
+    usable: dict[str, Any] = {}
+    dropped: list[str] = []
+    for field in msgspec.structs.fields(SideFile):
+        if field.name not in raw:
+            continue
+        try:
+            usable[field.name] = msgspec.convert(raw[field.name], field.type)
+        except msgspec.ValidationError:
+            dropped.append(field.name)
+    side = SideFile(**usable)
+    for name in dropped:
+        side.missing[name] = "the side file holds a value of another type"
+    return side
+
+
+def write_side(trace_path: str | os.PathLike[str], side: SideFile) -> Path:
+    """Write the side file of a trace, whole or not at all, and return its path.
+
+    Raises ``OSError`` when the folder cannot be written to.
+    """
+    path = side_path(trace_path)
+    text = msgspec.json.format(msgspec.json.encode(side), indent=2)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(text + b"\n")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path

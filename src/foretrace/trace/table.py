@@ -1,0 +1,193 @@
+"""``Trace``: one file as columns, one row an event, times in integer nanoseconds.
+
+Rows are the events that have a time (complete, begin/end pairs, allocator instants), in the file's order. Flow
+arrows and metadata are read for what they say and are no rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from foretrace.knowledge.kineto import GPU_WORK, RowKind
+
+if TYPE_CHECKING:
+    import polars
+
+    from foretrace.trace.forest import Forest
+    from foretrace.trace.links import Links
+    from foretrace.trace.steps import StepSpan
+
+__all__ = ["Lane", "Trace"]
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+UInt8 = NDArray[np.uint8]
+Bool = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Lane:
+    """A (process, thread) pair of the file: a CPU thread, or a stream of a device."""
+
+    pid: int | str
+    tid: int | str
+
+
+@dataclass(eq=False)
+class Trace:
+    """A profiler trace as columns; every array has one entry a row.
+
+    Attributes:
+        path: where it was read from (``-`` for standard input).
+        format: ``"kineto"`` or ``"kineto array"``, with ``" gzip"`` when compressed.
+        meta: the top-level keys of the file other than ``traceEvents``.
+        total_events: entries of ``traceEvents``, flow arrows and metadata included.
+        repairs: what had to be mended before the file could be read, in words.
+        names: the distinct event names; ``name_id`` points into it.
+        categories: the distinct ``cat`` strings; ``category_id`` points into it.
+        lanes: the distinct (pid, tid) pairs; ``lane`` points into it.
+        kind: ``RowKind`` of each row, uint8.
+        start, duration: int64 nanoseconds on the file's own clock.
+        event: int64, position in the file's ``traceEvents``.
+        correlation, external: int64 ids that tie CPU and GPU rows; 0 is none.
+        stream, device: int32, -1 where the row has none.
+        sequence: int64 autograd sequence number, -1 where the row has none.
+        arguments: the raw JSON of each row's ``args`` (empty where it has none); see ``args``.
+        flows: (category, id, is_start, lane, time in ns) of the forward-to-backward arrows.
+        odd: counts of rows that were left out of the columns or changed, by reason (for the health checks).
+    """
+
+    path: str
+    format: str
+    meta: dict[str, Any]
+    total_events: int
+    repairs: list[str]
+    names: list[str]
+    name_id: Int32
+    categories: list[str]
+    category_id: Int32
+    lanes: list[Lane]
+    lane: Int32
+    kind: UInt8
+    start: Int64
+    duration: Int64
+    event: Int64
+    correlation: Int64
+    external: Int64
+    stream: Int32
+    device: Int32
+    sequence: Int64
+    arguments: list[Any]
+    flows: list[tuple[str, int, bool, int, int]] = field(default_factory=list)
+    lane_names: dict[int, str] = field(default_factory=dict)
+    odd: dict[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def __repr__(self) -> str:
+        gpu = int(self.is_gpu_work.sum())
+        return f"<Trace {self.path}: {len(self)} rows, {gpu} on the GPU, {len(self.steps)} steps>"
+
+    @cached_property
+    def end(self) -> Int64:
+        """Start plus duration, int64 nanoseconds."""
+        return self.start + self.duration
+
+    @cached_property
+    def origin(self) -> int:
+        """The earliest start of a CPU or GPU row, ns; report times count from here."""
+        timed = self.kind != RowKind.SPAN
+        timed &= self.kind != RowKind.OTHER
+        timed &= self.kind != RowKind.OVERHEAD
+        if not timed.any():
+            return int(self.start.min()) if len(self) else 0
+        return int(self.start[timed].min())
+
+    @cached_property
+    def is_gpu_work(self) -> Bool:
+        """Mask of kernel, memcpy and memset rows: what occupies the GPU."""
+        return np.isin(self.kind, GPU_WORK)
+
+    @cached_property
+    def gpu_rows(self) -> Int64:
+        """Row numbers of all GPU work in order of start."""
+        rows = np.flatnonzero(self.is_gpu_work)
+        return rows[np.argsort(self.start[rows], kind="stable")].astype(np.int64)
+
+    def rows(self, *kinds: RowKind) -> Int64:
+        """Row numbers of the given kinds, in the file's order."""
+        return np.flatnonzero(np.isin(self.kind, kinds)).astype(np.int64)
+
+    def name(self, row: int) -> str:
+        """The name of a row."""
+        return self.names[self.name_id[row]]
+
+    def args(self, row: int) -> dict[str, Any]:
+        """The decoded ``args`` of a row; an empty dict where it has none or they cannot be read."""
+        raw = self.arguments[row]
+        if not raw:
+            return {}
+        if isinstance(raw, dict):
+            return raw
+        try:
+            decoded = _ARGS.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return {}
+        return decoded if isinstance(decoded, dict) else {}
+
+    def start_us(self, row: int) -> float:
+        """Start of a row in µs since ``origin``."""
+        return (int(self.start[row]) - self.origin) / 1000
+
+    @cached_property
+    def forest(self) -> Forest:
+        """The call forest of the CPU rows, one tree root list a thread."""
+        from foretrace.trace.forest import build_forest
+
+        return build_forest(self)
+
+    @cached_property
+    def links(self) -> Links:
+        """Which call launched which GPU row."""
+        from foretrace.trace.links import build_links
+
+        return build_links(self)
+
+    @cached_property
+    def steps(self) -> list[StepSpan]:
+        """The profiler steps, or one span over everything where the trace has none."""
+        from foretrace.trace.steps import find_steps
+
+        return find_steps(self)
+
+    def frame(self) -> polars.DataFrame:
+        """The columns as a Polars frame (one row an event), for SQL and free analysis."""
+        import polars as pl
+
+        kinds = [kind.name.lower() for kind in RowKind]
+        return pl.DataFrame(
+            {
+                "event": self.event,
+                "name": pl.Series(self.names, dtype=pl.String).gather(self.name_id),
+                "category": pl.Series(self.categories, dtype=pl.String).gather(self.category_id),
+                "kind": pl.Series(kinds, dtype=pl.String).gather(self.kind.astype(np.int64)),
+                "start_ns": self.start,
+                "duration_ns": self.duration,
+                "pid": pl.Series([str(lane.pid) for lane in self.lanes], dtype=pl.String).gather(self.lane),
+                "tid": pl.Series([str(lane.tid) for lane in self.lanes], dtype=pl.String).gather(self.lane),
+                "correlation": self.correlation,
+                "external": self.external,
+                "stream": self.stream,
+                "device": self.device,
+            }
+        )
+
+
+_ARGS = msgspec.json.Decoder()
