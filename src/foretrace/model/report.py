@@ -192,6 +192,10 @@ class Group(msgspec.Struct, kw_only=True):
     median_us: float
     min_us: float
     bound: KernelBound
+    calls_per_step: float | None = None
+    of_peak: float | None = None  # at the median duration; None where the calls differ in FLOPs and bytes
+    peak: str | None = None
+    cache_assisted: bool = False
 
 
 class Operator(msgspec.Struct, kw_only=True):

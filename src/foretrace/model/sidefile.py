@@ -131,7 +131,7 @@ class SideFile(msgspec.Struct, kw_only=True):
 
 
 def side_path(trace_path: str | os.PathLike[str]) -> Path:
-    """Return where a trace's side file lies: ``x.trace.json.gz`` and ``x.trace.json`` → ``x.trace.side.json``."""
+    """Return where a trace's side file lies: ``x.json.gz`` and ``x.json`` → ``x.side.json``."""
     path = Path(trace_path)
     name = path.name
     for suffix in (".gz", ".json"):

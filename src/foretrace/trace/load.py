@@ -12,7 +12,7 @@ from foretrace.trace.decode import RawEvent, build_trace, decode_fast
 from foretrace.trace.source import read_source
 from foretrace.trace.table import Trace
 
-__all__ = ["load"]
+__all__ = ["load", "parse"]
 
 
 def load(path: str | Path) -> Trace:
@@ -25,19 +25,29 @@ def load(path: str | Path) -> Trace:
     not JSON, JSON of another tool.
     """
     source = read_source(path)
+    return parse(source.text, path=str(path), compressed=source.compressed, repairs=source.repairs)
+
+
+def parse(
+    text: bytes, *, path: str = "-", compressed: bool = False, repairs: list[str] | None = None
+) -> Trace:
+    """Read the text of a trace; ``path`` names it in messages, ``repairs`` is what it took to get the text.
+
+    Raises ``TraceReadError`` like ``load``.
+    """
     # Millions of small records die together a moment later: collecting cycles among them only costs time.
     enabled = gc.isenabled()
     gc.disable()
     try:
-        events, meta, bare, repairs = _decode(source.text, str(path))
+        events, meta, bare, mended = _decode(text, path)
         format = "kineto array" if bare else "kineto"
         return build_trace(
             events,
             meta,
-            path=str(path),
-            format=f"{format}, gzip" if source.compressed else format,
-            repairs=[*source.repairs, *repairs],
-            text=source.text,
+            path=path,
+            format=f"{format}, gzip" if compressed else format,
+            repairs=[*(repairs or []), *mended],
+            text=text,
         )
     finally:
         if enabled:

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from foretrace.errors import TraceReadError
+from foretrace.knowledge.formats import GZIP_MAGIC
+from foretrace.trace.refuse import directory_error, refuse_binary
 
 __all__ = ["Source", "read_source"]
 
-_GZIP = b"\x1f\x8b"
+# Compressed by the profiler, by a web server, by a careless copy: more layers than this are no accident.
+_LAYERS = 4
 
 
 @dataclass
@@ -24,41 +27,95 @@ class Source:
 
 
 def read_source(path: str | Path) -> Source:
-    """Read a path or ``-`` (standard input); raises ``TraceReadError`` with one sentence."""
-    data = _read_bytes(path)
-    if data[:2] != _GZIP:
-        return Source(data, compressed=False)
-    try:
-        from isal import igzip
+    """Read a path or ``-`` (standard input).
 
-        return Source(igzip.decompress(data), compressed=True)
-    except Exception:
-        text = _inflate_what_is_there(data)
-        return Source(
-            text, True, ["the gzip stream is damaged or cut off; everything before the damage was read"]
-        )
+    gzip is told by content: a wrong name, several members, several layers, a cut or padded stream are all read.
+    Raises ``TraceReadError`` with one sentence for what is missing, empty, unreadable or binary.
+    """
+    name = str(path)
+    text = _read_bytes(path)
+    if not text:
+        raise TraceReadError(f"{name} is empty; the recording was never written or the copy failed")
+    repairs: list[str] = []
+    layers = 0
+    while text[:2] == GZIP_MAGIC and layers < _LAYERS:
+        text = _gunzip(text, repairs)
+        layers += 1
+    if layers > 1:
+        repairs.append(f"the file was compressed {layers} times over")
+    if not text.strip(b"\0 \t\r\n"):
+        what = "holds a gzip stream without content" if layers else "holds nothing but white space or zero bytes"
+        raise TraceReadError(f"{name} {what}; the recording was never written or the copy failed")
+    refuse_binary(text[: 1 << 16], name)
+    return Source(text, layers > 0, repairs)
 
 
 def _read_bytes(path: str | Path) -> bytes:
-    if str(path) == "-":
-        return sys.stdin.buffer.read()
+    name = str(path)
     try:
-        return Path(path).read_bytes()
+        return sys.stdin.buffer.read() if name == "-" else Path(path).read_bytes()
     except FileNotFoundError:
-        raise TraceReadError(f"{path}: no such file") from None
+        raise TraceReadError(f"{name}: no such file; check the path") from None
     except IsADirectoryError:
-        raise TraceReadError(f"{path} is a directory; name one trace file in it") from None
+        raise directory_error(name) from None
+    except PermissionError:
+        if Path(path).is_dir():  # what Windows says about a directory
+            raise directory_error(name) from None
+        raise TraceReadError(f"{name} may not be read by this user; check its permissions") from None
     except OSError as error:
-        raise TraceReadError(f"{path} cannot be read: {error.strerror}") from None
+        raise TraceReadError(f"{name} cannot be read: {error.strerror or error}") from None
+    except ValueError:
+        raise TraceReadError(f"{name!r} is no valid file name") from None
 
 
-def _inflate_what_is_there(data: bytes) -> bytes:
-    inflater = zlib.decompressobj(wbits=31)
+def _gunzip(data: bytes, repairs: list[str]) -> bytes:
+    """All members of a gzip file; falls back to what can be inflated and says so."""
+    try:
+        from isal import igzip
+    except ImportError:  # platforms without an isal wheel
+        import gzip as igzip
+    try:
+        whole: bytes = igzip.decompress(data)
+        return whole
+    except Exception:  # the libraries raise different errors for the same damage
+        return _inflate_what_is_there(data, repairs)
+
+
+def _inflate_what_is_there(data: bytes, repairs: list[str]) -> bytes:
     parts: list[bytes] = []
-    view = memoryview(data)
-    for at in range(0, len(data), 1 << 16):
-        try:
-            parts.append(inflater.decompress(view[at : at + (1 << 16)]))
-        except zlib.error:
-            break
+    rest = data
+    while rest[:2] == GZIP_MAGIC:
+        inflater = zlib.decompressobj(wbits=31)
+        damaged = not _inflate(inflater, rest, parts)
+        if damaged or not inflater.eof:
+            repairs.append(
+                "the gzip stream is damaged; everything before the damage was read"
+                if damaged
+                else "the gzip stream is cut off; everything before the cut was read"
+            )
+            return b"".join(parts)
+        rest = inflater.unused_data.lstrip(b"\0")
+    if rest:
+        repairs.append(f"{len(rest)} bytes after the end of the gzip stream were ignored")
     return b"".join(parts)
+
+
+def _inflate(inflater: zlib._Decompress, data: bytes, parts: list[bytes]) -> bool:
+    """Append what inflates; False when the stream is damaged (as opposed to cut off).
+
+    A damaged piece is read again in ever smaller ones, so that nothing in front of the damage is lost.
+    """
+    at, size = 0, 1 << 16
+    view = memoryview(data)
+    while at < len(data) and not inflater.eof:
+        before = inflater.copy()
+        try:
+            parts.append(inflater.decompress(view[at : at + size]))
+            at += size
+        except zlib.error:
+            if size == 1:
+                return False
+            inflater, size = before, size // 16
+    if inflater.eof and inflater.unused_data:
+        return True
+    return True

@@ -1,0 +1,187 @@
+"""What every pass of one explanation shares: the trace, the steps asked for, the GPU, decoded names, costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretrace.analysis.attribution import Attribution, attribute
+from foretrace.errors import InputError
+from foretrace.knowledge import gpus
+from foretrace.knowledge.costs import Cost
+from foretrace.knowledge.gpus import Gpu
+from foretrace.knowledge.kernels import Decoded, decode
+from foretrace.knowledge.kineto import RowKind
+from foretrace.model.report import Gpu as TraceGpu
+from foretrace.model.sidefile import SideFile
+from foretrace.trace.steps import StepSpan
+from foretrace.trace.table import Trace
+
+__all__ = ["Context", "Evidence_rows"]
+
+Int64 = NDArray[np.int64]
+Evidence_rows = Sequence[int]
+
+
+@dataclass(eq=False)
+class Context:
+    """One explanation in progress."""
+
+    trace: Trace
+    side: SideFile | None = None
+    selected: list[int] | None = None  # positions of steps; None: all
+    warnings: list[str] = field(default_factory=list)
+    _costs: dict[int, Cost] = field(default_factory=dict)
+
+    @cached_property
+    def attribution(self) -> Attribution:
+        """Step, phase, module and operator of every GPU row."""
+        return attribute(self.trace)
+
+    @cached_property
+    def steps(self) -> list[StepSpan]:
+        """The steps the report speaks of."""
+        steps = self.trace.steps
+        if self.selected is None:
+            return steps
+        unknown = [i for i in self.selected if not 0 <= i < len(steps)]
+        if unknown:
+            raise InputError(f"there is no step {unknown[0]}; the trace has steps 0 to {len(steps) - 1}")
+        return [steps[i] for i in sorted(set(self.selected))]
+
+    @cached_property
+    def has_gpu(self) -> bool:
+        """Whether any kernel, copy or memset was recorded."""
+        return bool(len(self.trace.gpu_rows))
+
+    @cached_property
+    def gpu_rows(self) -> Int64:
+        """GPU rows the report speaks of, by start: those of the selected steps; with no selection, all."""
+        rows = self.trace.gpu_rows
+        if self.selected is None:
+            return rows
+        return rows[np.isin(self.attribution.step[rows], [s.index for s in self.steps])]
+
+    @cached_property
+    def kernel_rows(self) -> Int64:
+        """Kernel rows among ``gpu_rows``."""
+        return self.gpu_rows[self.trace.kind[self.gpu_rows] == RowKind.KERNEL]
+
+    @cached_property
+    def operator_rows(self) -> Int64:
+        """Operator rows the report speaks of, in the file's order."""
+        rows = self.trace.rows(RowKind.OPERATOR)
+        if self.selected is None:
+            return rows
+        return rows[np.isin(self.attribution.step[rows], [s.index for s in self.steps])]
+
+    @cached_property
+    def kernels_of_op(self) -> dict[int, list[int]]:
+        """Operator row → the kernel rows it launched itself."""
+        table: dict[int, list[int]] = {}
+        for row in self.trace.rows(RowKind.KERNEL).tolist():
+            op = int(self.attribution.op[row])
+            if op >= 0:
+                table.setdefault(op, []).append(row)
+        return table
+
+    @cached_property
+    def gpus(self) -> list[TraceGpu]:
+        """The devices the trace names."""
+        listed = self.trace.meta.get("deviceProperties")
+        found = []
+        for entry in listed if isinstance(listed, list) else []:
+            if not isinstance(entry, dict):
+                continue
+            major, minor = entry.get("computeMajor"), entry.get("computeMinor")
+            capability = f"{major}.{minor}" if isinstance(major, int) and isinstance(minor, int) else None
+            name = entry.get("name")
+            sms = entry.get("numSms")
+            found.append(
+                TraceGpu(
+                    id=entry["id"] if isinstance(entry.get("id"), int) else len(found),
+                    name=name if isinstance(name, str) else None,
+                    compute_capability=capability,
+                    sms=sms if isinstance(sms, int) else None,
+                )
+            )
+        if not found and self.side is not None:
+            found = [TraceGpu(id=g.index, name=g.name, compute_capability=g.compute_capability) for g in self.side.gpus]
+        return found
+
+    @cached_property
+    def datasheets(self) -> dict[int, Gpu]:
+        """Device number → datasheet, for the devices that are known."""
+        memory = {}
+        listed = self.trace.meta.get("deviceProperties")
+        for entry in listed if isinstance(listed, list) else []:
+            if isinstance(entry, dict) and isinstance(entry.get("totalGlobalMem"), int):
+                memory[entry.get("id")] = entry["totalGlobalMem"]
+        table = {}
+        for gpu in self.gpus:
+            sheet = gpus.find(
+                gpu.name,
+                sms=gpu.sms,
+                memory_bytes=memory.get(gpu.id),
+                compute_capability=gpu.compute_capability,
+            )
+            if sheet is not None:
+                table[gpu.id] = sheet
+        return table
+
+    def datasheet(self, row: int) -> Gpu | None:
+        """The datasheet of the device a GPU row ran on."""
+        device = int(self.trace.device[row])
+        if device in self.datasheets:
+            return self.datasheets[device]
+        sheets = list(self.datasheets.values())
+        # Without a device number the row can only be on the one kind of GPU the trace names.
+        same = len({sheet.name for sheet in sheets}) == 1 and len(sheets) == len(self.gpus)
+        return sheets[0] if same and device < 0 else None
+
+    def op_name(self, gpu_row: int) -> str | None:
+        """Name of the operator a GPU row belongs to."""
+        op = int(self.attribution.op[gpu_row])
+        return self.trace.name(op) if op >= 0 else None
+
+    def decoded(self, row: int) -> Decoded:
+        """The decoded name of a kernel row."""
+        return decode(self.trace.name(row), op=self.op_name(row))
+
+    def op_path(self, gpu_row: int) -> list[str]:
+        """Operators and annotations around a GPU row's launch, outermost first, the step's own left out."""
+        op = int(self.attribution.op[gpu_row])
+        start = op if op >= 0 else int(self.trace.links.launch[gpu_row])
+        if start < 0:
+            return []
+        path = [start] if op >= 0 else []
+        path += list(self.trace.forest.ancestors(start))
+        wanted = (RowKind.OPERATOR, RowKind.ANNOTATION)
+        own = {s.row for s in self.trace.steps}
+        return [self.trace.name(r) for r in reversed(path) if self.trace.kind[r] in wanted and r not in own]
+
+    def operands(self, row: int) -> dict[str, Any]:
+        """Shapes, dtypes, strides and scalar inputs of an operator row as the cost tables take them."""
+        args = self.trace.args(row)
+        shapes = args.get("Input Dims", args.get("Input dims"))
+        dtypes = args.get("Input type")
+        return {
+            "shapes": shapes if isinstance(shapes, list) else [],
+            "dtypes": dtypes if isinstance(dtypes, list) else [],
+            "strides": args.get("Input Strides") if isinstance(args.get("Input Strides"), list) else None,
+            "concrete": args.get("Concrete Inputs") if isinstance(args.get("Concrete Inputs"), list) else None,
+        }
+
+    @cached_property
+    def has_shapes(self) -> bool:
+        """Whether operators carry their input shapes."""
+        return any(b"Input Dims" in bytes(raw) for raw in self._operator_arguments())
+
+    def _operator_arguments(self) -> list[Any]:
+        rows = self.trace.rows(RowKind.OPERATOR)
+        return [self.trace.arguments[r] for r in rows.tolist() if self.trace.arguments[r]]

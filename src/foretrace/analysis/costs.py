@@ -1,0 +1,133 @@
+"""FLOPs and bytes of kernels: what their operator must do, given to the kernel that does it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from foretrace.analysis.context import Context
+from foretrace.knowledge.costs import Cost, GemmShape, op_cost, triton_cost
+from foretrace.knowledge.kineto import RowKind
+from foretrace.knowledge.limits import COMPUTE_KINDS
+
+__all__ = ["KernelCost", "KernelCosts"]
+
+# An operator whose own cost is unknown may be a wrapper's inner half: look this far up for one that is known.
+_LOOK_UP = 3
+
+
+@dataclass(frozen=True)
+class KernelCost:
+    """What one kernel does; ``reason`` says why something is unknown."""
+
+    flops: int | None
+    bytes: int | None
+    gemm: GemmShape | None
+    op_row: int
+    reason: str | None
+
+
+_NOTHING = KernelCost(None, None, None, -1, "the trace ties no operator to this kernel")
+
+
+@dataclass(eq=False)
+class KernelCosts:
+    """Costs of kernels by row, computed on demand and kept."""
+
+    context: Context
+
+    @cached_property
+    def _kept(self) -> dict[int, KernelCost]:
+        return {}
+
+    @cached_property
+    def _by_operands(self) -> dict[tuple[str, bytes], Cost]:
+        return {}
+
+    def of(self, row: int) -> KernelCost:
+        """Cost of a kernel row."""
+        kept = self._kept.get(row)
+        if kept is None:
+            kept = self._kept[row] = self._cost(row)
+        return kept
+
+    def _cost(self, row: int) -> KernelCost:
+        op = int(self.context.attribution.op[row])
+        if op < 0:
+            return _NOTHING
+        siblings = self.context.kernels_of_op.get(op, [row])
+        cost = self.of_operator(op)
+        if cost.flops is None and cost.bytes is None:
+            for up in list(self.context.trace.forest.ancestors(op))[:_LOOK_UP]:
+                if self.context.trace.kind[up] != RowKind.OPERATOR or self._kernels_below(up) != siblings:
+                    break
+                above = self.of_operator(up)
+                if above.flops is not None or above.bytes is not None:
+                    op, cost = up, above
+                    break
+        return self._share(row, op, cost, siblings)
+
+    def _share(self, row: int, op: int, cost: Cost, siblings: list[int]) -> KernelCost:
+        """The part of an operator's cost that falls to one of its kernels."""
+        kind = self.context.decoded
+        main = [s for s in siblings if kind(s).kind in COMPUTE_KINDS]
+        gemm = cost.gemms[0] if len(cost.gemms) == 1 else None
+        if len(siblings) == 1:
+            return KernelCost(cost.flops, cost.bytes, gemm, op, cost.reason)
+        if row not in main:
+            if not main and cost.flops is None and len({self.context.trace.name(s) for s in siblings}) > 1:
+                reason = "the operator launches several kernels; its bytes belong to all of them together"
+                return KernelCost(None, None, None, op, reason)
+            return KernelCost(None, None, None, op, "a helper kernel of its operator")
+        if len(main) == 1:
+            # Helpers (a split-K reduction, a layout change) move bytes of their own: the operator's least bytes
+            # are a lower bound for the main kernel.
+            return KernelCost(cost.flops, cost.bytes, gemm, op, cost.reason)
+        if len(cost.gemms) == len(main):
+            # One product a kernel, in the order they are issued.
+            shape = cost.gemms[main.index(row)]
+            return KernelCost(2 * shape.m * shape.n * shape.k * shape.batch, None, shape, op, cost.reason)
+        trace = self.context.trace
+        duration = [int(trace.duration[s]) for s in main]
+        longest = main[duration.index(max(duration))]
+        if max(duration) >= 0.9 * sum(duration):
+            if row == longest:
+                return KernelCost(cost.flops, cost.bytes, gemm, op, cost.reason)
+            return KernelCost(None, None, None, op, "a helper kernel of its operator")
+        return KernelCost(None, None, None, op, "the operator's FLOPs are spread over several kernels")
+
+    def of_operator(self, op: int) -> Cost:
+        """Cost of an operator row from its recorded operands."""
+        trace = self.context.trace
+        name = trace.name(op)
+        operands = self.context.operands(op)
+        key = (name, repr(operands).encode())
+        kept = self._by_operands.get(key)
+        if kept is not None:
+            return kept
+        kernels = self.context.kernels_of_op.get(op, [])
+        decoded = self.context.decoded(kernels[0]) if len(kernels) == 1 else None
+        if decoded is not None and "triton" in decoded.family:
+            ops = decoded.decoded.get("ops") or []
+            cost = triton_cost(trace.name(kernels[0]), ops=[str(o) for o in ops], **operands)
+            if cost.bytes is None and cost.flops is None:
+                cost = op_cost(name, **operands)
+        else:
+            cost = op_cost(name, **operands)
+        self._by_operands[key] = cost
+        return cost
+
+    @cached_property
+    def _below(self) -> dict[int, list[int]]:
+        return {}
+
+    def _kernels_below(self, op: int) -> list[int]:
+        """Kernel rows launched anywhere below an operator, in the order ``kernels_of_op`` keeps."""
+        if not self._below:
+            forest = self.context.trace.forest
+            for inner, rows in self.context.kernels_of_op.items():
+                for up in [inner, *forest.ancestors(inner)]:
+                    self._below.setdefault(up, []).extend(rows)
+            for rows in self._below.values():
+                rows.sort()
+        return self._below.get(op, [])

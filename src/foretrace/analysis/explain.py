@@ -1,0 +1,125 @@
+"""``explain``: every pass in order, one ``Report``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from foretrace.analysis.chain import dispatch_chain, representative_step
+from foretrace.analysis.context import Context
+from foretrace.analysis.costs import KernelCosts
+from foretrace.analysis.findings import find_all
+from foretrace.analysis.health import check_health
+from foretrace.analysis.kernels import coverage, elementwise, gemms, groups, kernel_reports, transfer_reports
+from foretrace.analysis.operators import operator_table
+from foretrace.analysis.steps import step_reports
+from foretrace.analysis.verdict import verdict
+from foretrace.knowledge.kineto import RowKind
+from foretrace.model.report import Has, Report, Timing, TraceInfo
+from foretrace.model.sidefile import SideFile
+from foretrace.trace.load import load
+from foretrace.trace.table import Trace
+
+__all__ = ["explain"]
+
+
+def explain(
+    trace: Trace | str | Path, *, steps: Sequence[int] | None = None, side: SideFile | None = None
+) -> Report:
+    """Explain a trace.
+
+    Args:
+        trace: a ``Trace``, or the path of one (its side file is then read too, if there is one).
+        steps: positions of the steps to speak of (0 is the first); all by default.
+        side: what was recorded beside the trace, such as the unprofiled timing.
+
+    Raises:
+        TraceReadError: the path holds no readable trace.
+        InputError: a step that the trace does not have.
+    """
+    if not isinstance(trace, Trace):
+        if side is None:
+            from foretrace.model.sidefile import read_side
+
+            side = read_side(trace)
+        trace = load(trace)
+    context = Context(trace=trace, side=side, selected=None if steps is None else list(steps))
+    costs = KernelCosts(context)
+    health = check_health(trace)
+    step_list, gaps = step_reports(context)
+    kernels = kernel_reports(context, costs)
+    info = _trace_info(context)
+    chosen = context.steps[representative_step(step_list)].index
+    return Report(
+        trace=info,
+        steps=step_list,
+        kernels=kernels,
+        transfers=transfer_reports(context),
+        groups=groups(kernels),
+        operators=operator_table(context),
+        gemms=gemms(context, kernels, costs),
+        elementwise=elementwise(kernels),
+        chain=dispatch_chain(context, chosen),
+        gaps=gaps,
+        findings=find_all(context, costs, step_list, kernels),
+        verdict=verdict(context, step_list, kernels, health, info.unprofiled, info.has.stacks),
+        coverage=coverage(context, kernels),
+        health=health,
+    )
+
+
+def _trace_info(context: Context) -> TraceInfo:
+    trace, side = context.trace, context.side
+    timing = None
+    if side is not None and side.unprofiled is not None:
+        u = side.unprofiled
+        timing = Timing(median_us=u.median_us, iqr_us=u.iqr_us, runs=u.runs, method=u.method)
+    version = trace.meta.get("pytorch_version") or trace.meta.get("torch_version")
+    return TraceInfo(
+        path=trace.path,
+        format=trace.format,
+        events=trace.total_events,
+        torch_version=version if isinstance(version, str) else (side.software.torch if side else None),
+        gpus=context.gpus,
+        repairs=trace.repairs,
+        warnings=_warnings(context),
+        has=Has(
+            shapes=context.has_shapes,
+            stacks=bool(np.any(trace.kind == RowKind.PYTHON)),
+            gpu=context.has_gpu,
+            memory=bool(np.any(trace.kind == RowKind.MEMORY)),
+            graphs=bool(trace.links.graph.any()),
+        ),
+        rank=_rank(trace),
+        unprofiled=timing,
+    )
+
+
+def _rank(trace: Trace) -> int | None:
+    info = trace.meta.get("distributedInfo")
+    rank = info.get("rank") if isinstance(info, dict) else None
+    return rank if isinstance(rank, int) else None
+
+
+def _warnings(context: Context) -> list[str]:
+    """Why some numbers of the report are unknown."""
+    trace = context.trace
+    said = list(context.warnings)
+    if not context.has_gpu:
+        said.append("no kernel, copy or memset was recorded: every GPU number is unknown")
+    elif not context.datasheets:
+        names = ", ".join(g.name or "unnamed" for g in context.gpus) or "no device is named in the trace"
+        said.append(f"no datasheet for the GPU ({names}): shares of peak and bounds are unknown")
+    if context.has_gpu and not context.has_shapes:
+        said.append("operator shapes were not recorded (record_shapes=True): FLOPs and bytes are unknown")
+    if not len(trace.rows(RowKind.CALL)) and context.has_gpu:
+        said.append("no API calls were recorded: launches and synchronizations are unknown")
+    if trace.steps[0].row < 0:
+        said.append("the trace has no profiler steps: the whole of it is reported as one step")
+    if trace.links.graph.any():
+        said.append(
+            "kernels replayed by a CUDA graph have no operators or shapes: those ran when the graph was captured"
+        )
+    return said

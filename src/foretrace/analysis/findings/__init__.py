@@ -1,0 +1,31 @@
+"""Findings: one detector a rule, each a pure function from ``Facts`` to findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from foretrace.analysis.context import Context
+from foretrace.analysis.costs import KernelCosts
+from foretrace.analysis.findings import round_trips
+from foretrace.analysis.findings.facts import Facts
+from foretrace.model.report import Finding, Kernel, Step
+
+__all__ = ["DETECTORS", "find_all"]
+
+Detector = Callable[[Facts], Iterable[Finding]]
+
+# A new rule: its text in knowledge/rules.py, its detector in a file here, its entry in this list, its test.
+DETECTORS: list[Detector] = [
+    round_trips.find,
+]
+
+_ORDER = {"warning": 0, "note": 1, "info": 2}
+
+
+def find_all(
+    context: Context, costs: KernelCosts, steps: list[Step], kernels: list[Kernel]
+) -> list[Finding]:
+    """All findings: what saves time first (most first), then by severity, then by rule."""
+    facts = Facts(context=context, costs=costs, steps=steps, kernels=kernels)
+    found = [finding for detector in DETECTORS for finding in detector(facts)]
+    return sorted(found, key=lambda f: (-(f.saving_us or 0.0), _ORDER[f.severity], f.rule, f.title))

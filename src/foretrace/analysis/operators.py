@@ -1,0 +1,96 @@
+"""The operator table, with GPU time counted once: from kernel, memcpy and memset rows only."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foretrace.analysis.context import Context
+from foretrace.knowledge.kineto import RowKind
+from foretrace.knowledge.views import effect
+from foretrace.model.report import Operator
+
+__all__ = ["operator_table"]
+
+
+def operator_table(context: Context) -> list[Operator]:
+    """Operators by name, most GPU time first, then most CPU time of their own.
+
+    Total CPU time counts an operator inside another one of its own name once (``aten::sum`` dispatches to
+    ``aten::sum``); self time leaves out everything recorded inside, API calls too. GPU time is the sum of the rows
+    launched below (total) or directly (self): it cannot count an annotation or a profiler row.
+    """
+    trace = context.trace
+    rows = context.operator_rows
+    if not len(rows):
+        return []
+    forest = trace.forest
+    duration = trace.duration
+    inside = np.zeros(len(trace), dtype=np.int64)
+    host = forest.order
+    has_parent = host[forest.parent[host] >= 0]
+    np.add.at(inside, forest.parent[has_parent], duration[has_parent])
+    self_cpu = np.maximum(duration - inside, 0)
+
+    own_gpu = np.zeros(len(trace), dtype=np.int64)
+    own_kernels = np.zeros(len(trace), dtype=np.int64)
+    gpu = context.gpu_rows
+    owned = gpu[context.trace.links.op[gpu] >= 0]
+    np.add.at(own_gpu, trace.links.op[owned], duration[owned])
+    kernels = owned[trace.kind[owned] == RowKind.KERNEL]
+    np.add.at(own_kernels, trace.links.op[kernels], 1)
+    total_gpu, total_kernels = own_gpu.tolist(), own_kernels.tolist()
+    parent = forest.parent.tolist()
+    for row in reversed(host.tolist()):
+        up = parent[row]
+        if up >= 0:
+            total_gpu[up] += total_gpu[row]
+            total_kernels[up] += total_kernels[row]
+
+    nested = _nested_in_same_name(context)
+    measured = context.has_gpu
+    table: dict[int, list[int]] = {}
+    for row in rows.tolist():
+        table.setdefault(int(trace.name_id[row]), []).append(row)
+    operators = []
+    for name_id, members in table.items():
+        name = trace.names[name_id]
+        outer = [r for r in members if not nested[r]]
+        launched = sum(total_kernels[r] for r in outer)
+        gpu_ns = sum(total_gpu[r] for r in outer)
+        operators.append(
+            Operator(
+                name=name,
+                calls=len(members),
+                cpu_us=int(duration[outer].sum()) / 1000,
+                self_cpu_us=int(self_cpu[members].sum()) / 1000,
+                gpu_us=gpu_ns / 1000 if measured else None,
+                self_gpu_us=int(own_gpu[members].sum()) / 1000 if measured else None,
+                kernels=launched if measured else None,
+                metadata_only=_metadata_only(name, measured, gpu_ns),
+            )
+        )
+    return sorted(operators, key=lambda o: (-(o.self_gpu_us or 0.0), -o.self_cpu_us, o.name))
+
+
+def _metadata_only(name: str, measured: bool, gpu_ns: int) -> bool:
+    """Whether an operator changed only sizes and strides: by definition, or, where it may copy, as observed."""
+    kind = effect(name)
+    if kind == "view":
+        return gpu_ns == 0
+    return kind == "maybe" and measured and gpu_ns == 0
+
+
+def _nested_in_same_name(context: Context) -> list[bool]:
+    """Rows that run inside an operator of their own name."""
+    trace = context.trace
+    parent = trace.forest.parent.tolist()
+    name = trace.name_id.tolist()
+    nested = [False] * len(trace)
+    for row in trace.forest.order.tolist():
+        up = parent[row]
+        while up >= 0:
+            if name[up] == name[row]:
+                nested[row] = True
+                break
+            up = parent[up]
+    return nested

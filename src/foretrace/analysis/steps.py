@@ -1,0 +1,177 @@
+"""The numbers of each step: times, counts, phases, and what the GPU's idle time is put down to."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretrace.analysis import intervals
+from foretrace.analysis.context import Context
+from foretrace.analysis.idle import IdleCauses
+from foretrace.knowledge.kineto import Call, RowKind
+from foretrace.knowledge.limits import CLASSIFIED_GAPS
+from foretrace.model.report import Gap, IdleCause, PhaseTime, Step
+from foretrace.trace.steps import StepSpan
+
+__all__ = ["period_end", "profiler_syncs", "step_reports"]
+
+Int64 = NDArray[np.int64]
+_LARGEST_GAPS = 20
+
+
+def step_reports(context: Context) -> tuple[list[Step], list[Gap]]:
+    """Every selected step, and the longest idle stretches over all of them."""
+    causes = IdleCauses(context)
+    own = profiler_syncs(context)
+    steps: list[Step] = []
+    gaps: list[Gap] = []
+    budget = CLASSIFIED_GAPS
+    for span in context.steps:
+        step, found, budget = _report(context, causes, span, own, budget)
+        steps.append(step)
+        gaps += found
+    gaps.sort(key=lambda gap: -gap.duration_us)
+    return steps, gaps[:_LARGEST_GAPS]
+
+
+def period_end(context: Context, span: StepSpan) -> int:
+    """End of a step's period in ns: the next step's start; for the last one, when all it launched is done."""
+    following = [s.start for s in context.trace.steps if s.pid == span.pid and s.start > span.start]
+    if following:
+        return min(following)
+    rows = context.attribution.rows_of(context.trace, span.index)
+    return max(span.end, int(context.trace.end[rows].max())) if len(rows) else span.end
+
+
+def profiler_syncs(context: Context) -> set[int]:
+    """Synchronizing calls that the profiler made to end the recording, not the program.
+
+    They stand outside every operator and annotation, and nothing but such calls follows them on their thread.
+    """
+    trace = context.trace
+    syncs = np.flatnonzero(trace.links.call == Call.SYNCHRONIZE)
+    own: set[int] = set()
+    host = trace.forest.order
+    for row in syncs.tolist():
+        if trace.forest.parent[row] >= 0:
+            continue
+        later = host[(trace.lane[host] == trace.lane[row]) & (trace.start[host] > trace.start[row])]
+        quiet = (Call.SYNCHRONIZE, Call.QUERY, Call.OTHER)
+        if not len(later) or np.isin(trace.links.call[later], quiet).all() and (trace.kind[later] == RowKind.CALL).all():
+            own.add(row)
+    return own
+
+
+def _report(
+    context: Context, causes: IdleCauses, span: StepSpan, own_syncs: set[int], budget: int
+) -> tuple[Step, list[Gap], int]:
+    trace = context.trace
+    end = period_end(context, span)
+    step = Step(
+        index=span.index,
+        label=span.label,
+        start_us=(span.start - trace.origin) / 1000,
+        wall_us=(span.end - span.start) / 1000,
+        period_us=(end - span.start) / 1000,
+        gpu_busy_us=None,
+        gpu_idle_us=None,
+        kernels=None,
+        memcpys=None,
+        memsets=None,
+        launches=None,
+        kernel_launches=None,
+        occupancy_queries=None,
+        synchronizations=None,
+    )
+    _count_calls(context, span, step, own_syncs)
+    gaps: list[Gap] = []
+    if context.has_gpu:
+        rows = context.attribution.rows_of(trace, span.index)
+        kinds = trace.kind[rows]
+        step.kernels = int((kinds == RowKind.KERNEL).sum())
+        step.memcpys = int((kinds == RowKind.MEMCPY).sum())
+        step.memsets = int((kinds == RowKind.MEMSET).sum())
+        step.gpu_busy_us = intervals.union_ns(trace.start[rows], trace.end[rows]) / 1000
+        step.phases = _phases(context, rows)
+        everything = trace.gpu_rows
+        starts, ends = intervals.gaps(trace.start[everything], trace.end[everything], span.start, end)
+        step.gpu_idle_us = int((ends - starts).sum()) / 1000
+        step.idle, gaps, budget = _idle(context, causes, span, starts, ends, end, budget)
+    return step, gaps, budget
+
+
+def _count_calls(context: Context, span: StepSpan, step: Step, own_syncs: set[int]) -> None:
+    """Fill the counts of API calls; they stay unknown where the trace recorded no API calls at all."""
+    trace = context.trace
+    calls = trace.rows(RowKind.CALL)
+    if not len(calls):
+        return
+    inside = calls[context.attribution.step[calls] == span.index]
+    kind = trace.links.call[inside]
+    enqueues = trace.links.enqueues[inside]
+    copies = np.isin(kind, (Call.MEMCPY, Call.MEMSET))
+    step.launches = int(enqueues.sum())
+    step.kernel_launches = int((enqueues & ~copies).sum())
+    step.occupancy_queries = int((kind == Call.OCCUPANCY).sum())
+    syncs = inside[kind == Call.SYNCHRONIZE].tolist()
+    step.synchronizations = sum(row not in own_syncs for row in syncs)
+
+
+def _phases(context: Context, rows: Int64) -> list[PhaseTime] | None:
+    trace = context.trace
+    phase = context.attribution.phase
+    found: dict[str, list[int]] = {}
+    for row in rows.tolist():
+        name = phase.get(row)
+        if name is not None:
+            found.setdefault(name, []).append(row)
+    if not found:
+        return None
+    return [
+        PhaseTime(
+            phase=name,
+            gpu_us=intervals.union_ns(trace.start[found[name]], trace.end[found[name]]) / 1000,
+            kernels=int((trace.kind[found[name]] == RowKind.KERNEL).sum()),
+        )
+        for name in ("forward", "backward", "optimizer")
+        if name in found
+    ]
+
+
+def _idle(
+    context: Context,
+    causes: IdleCauses,
+    span: StepSpan,
+    starts: Int64,
+    ends: Int64,
+    limit: int,
+    budget: int,
+) -> tuple[list[IdleCause], list[Gap], int]:
+    lengths = ends - starts
+    order = np.argsort(-lengths, kind="stable")
+    looked_at, rest = order[:budget], order[budget:]
+    total: dict[tuple[str, str | None], list[int]] = {}
+    gaps: list[Gap] = []
+    for i in looked_at.tolist():
+        start, end = int(starts[i]), int(ends[i])
+        cause = causes.explain(start, end, limit)
+        total.setdefault((cause.cause, cause.detail), []).append(end - start)
+        if len(gaps) < _LARGEST_GAPS:
+            gaps.append(
+                Gap(
+                    step=span.index,
+                    start_us=(start - context.trace.origin) / 1000,
+                    duration_us=(end - start) / 1000,
+                    cause=cause.cause,
+                    detail=cause.detail,
+                )
+            )
+    if len(rest):
+        key = ("unknown", "short gaps beyond the number that is looked at one by one")
+        total[key] = lengths[rest].tolist()
+    idle = [
+        IdleCause(cause=cause, detail=detail, us=sum(found) / 1000, gaps=len(found))
+        for (cause, detail), found in total.items()
+    ]
+    idle.sort(key=lambda item: -item.us)
+    return idle, gaps, budget - len(looked_at)

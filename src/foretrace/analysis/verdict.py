@@ -1,0 +1,125 @@
+"""The verdict: what bounds the steps, said only as far as the evidence goes."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from foretrace.analysis.context import Context
+from foretrace.analysis.health import trusted
+from foretrace.knowledge.limits import (
+    DOMINANT_SHARE,
+    GPU_BOUND_SHARE,
+    KNOWN_BOUND_SHARE,
+    OVERHEAD_SHARE,
+    PROFILING_INFLATION,
+    PROFILING_INFLATION_STACKS,
+)
+from foretrace.model.report import Bound, Health, Kernel, Step, Timing, Verdict
+
+__all__ = ["verdict"]
+
+# Checks whose failure makes busy shares meaningless.
+_NEEDED = (
+    "gpu_rows_missing",
+    "implausible_timestamps",
+    "graph_underrecorded",
+    "merged_ranks",
+    "launches_without_kernels",
+    "overlapping_slices",
+)
+
+
+def verdict(
+    context: Context,
+    steps: list[Step],
+    kernels: list[Kernel],
+    health: list[Health],
+    unprofiled: Timing | None,
+    stacks: bool,
+) -> Verdict:
+    """Overhead-, compute- or memory-bound, mixed, or unknown with what is missing."""
+    if not context.has_gpu:
+        return Verdict(bound="unknown", because=["the trace holds no GPU work, so nothing can be said of a GPU"])
+    bad = [h.detail for h in health if h.state == "bad"]
+    if not trusted(health, *_NEEDED):
+        return Verdict(bound="unknown", because=["the trace cannot be trusted: " + reason for reason in bad])
+    timed = [s for s in steps if s.gpu_busy_us and s.period_us > 0]
+    if not timed:
+        return Verdict(bound="unknown", because=["no GPU work was launched inside the steps"])
+    busy = median(s.gpu_busy_us or 0.0 for s in timed)
+    period = median(s.period_us for s in timed)
+    share = sum((s.period_us - (s.gpu_idle_us or 0.0)) for s in timed) / sum(s.period_us for s in timed)
+    nature, nature_reason = _nature(kernels)
+
+    if unprofiled is not None:
+        real = busy / unprofiled.median_us
+        said = (
+            f"GPU busy {_us(busy)} of an unprofiled step of {_us(unprofiled.median_us)} ({min(real, 1.0):.0%}; "
+            f"the profiled step takes {_us(period)})"
+        )
+        if real < OVERHEAD_SHARE:
+            return Verdict(bound="overhead", because=[said, "the GPU waits for the CPU even without the profiler"])
+        if real < GPU_BOUND_SHARE:
+            return Verdict(bound="mixed", because=[said, "neither the CPU nor the GPU alone sets the pace", nature_reason])
+        return Verdict(bound=nature, because=[said, nature_reason])
+
+    said = f"GPU busy {share:.0%} of the profiled steps (median {_us(busy)} of {_us(period)})"
+    if share >= GPU_BOUND_SHARE:
+        return Verdict(bound=nature, because=[said, nature_reason])
+    inflation = PROFILING_INFLATION_STACKS if stacks else PROFILING_INFLATION
+    if share * inflation < OVERHEAD_SHARE:
+        return Verdict(
+            bound="overhead",
+            because=[
+                said,
+                f"profiling lengthens CPU time, but not the {OVERHEAD_SHARE / share:.0f}-fold that it would take to "
+                "keep this GPU busy",
+            ],
+        )
+    return Verdict(
+        bound="unknown",
+        because=[
+            said,
+            "profiling lengthens CPU time by up to "
+            f"{inflation:.0f} times, so this trace alone cannot tell a GPU that waits from one that does not",
+            f"to find out, time the step without the profiler: at {_us(busy / GPU_BOUND_SHARE)} or less it is "
+            f"GPU-bound (`foretrace run` measures it and keeps it beside the trace)",
+            nature_reason,
+        ],
+    )
+
+
+def _nature(kernels: list[Kernel]) -> tuple[Bound, str]:
+    """Whether the kernels' time is compute- or memory-bound, and the sentence that says so."""
+    total = sum(k.duration_us for k in kernels)
+    if not total:
+        return "unknown", "the steps launch copies only"
+    by_bound: dict[str, float] = {}
+    for kernel in kernels:
+        by_bound[kernel.bound] = by_bound.get(kernel.bound, 0.0) + kernel.duration_us
+    shares = {name: time / total for name, time in by_bound.items()}
+    unknown = shares.get("unknown", 0.0)
+    parts = [
+        f"{shares[name]:.0%} {word}"
+        for name, word in (
+            ("compute", "compute-bound"),
+            ("memory", "memory-bound"),
+            ("latency", "too short to fill the GPU"),
+            ("unknown", "of unknown bound"),
+        )
+        if shares.get(name, 0.0) >= 0.005
+    ]
+    reason = "of the kernel time, " + ", ".join(parts)
+    if 1.0 - unknown < KNOWN_BOUND_SHARE:
+        return "unknown", reason + " (too much is unknown for a roofline verdict)"
+    known = 1.0 - unknown
+    for name in ("compute", "memory"):
+        if shares.get(name, 0.0) >= DOMINANT_SHARE * known:
+            return ("compute" if name == "compute" else "memory"), reason
+    if shares.get("latency", 0.0) >= DOMINANT_SHARE * known:
+        return "overhead", reason + ": the work is cut too small"
+    return "mixed", reason
+
+
+def _us(value: float) -> str:
+    return f"{value / 1000:.3g} ms" if value >= 10_000 else f"{value:.0f} µs"

@@ -1,0 +1,404 @@
+"""``foretrace.profile``: one object that is a context manager, a decorator, and drives a training loop.
+
+As a block::
+
+    with foretrace.profile("traces/mlp", active=3) as p:     # wait=1, warmup=1
+        for batch in p.steps(loader):
+            train(batch)
+    p.explain()
+
+As a decorator, each call being a step::
+
+    @foretrace.profile("traces/train", active=3)
+    def train_step(batch): ...
+
+Without ``active`` everything in the block is recorded (of a decorated function: its first call).
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import inspect
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+
+from foretrace.capture.backend import Backend, Session, Settings, default_backend
+from foretrace.capture.files import Rows, free_name, target, write_trace
+from foretrace.capture.plan import DEFAULT_WAIT, DEFAULT_WARMUP, CaptureWarning, Plan
+from foretrace.capture.verdicts import empty_trace, incomplete
+from foretrace.errors import CaptureError, ForetraceError, InputError, ProfilerActiveError, ScheduleError
+from foretrace.model.sidefile import Options, Schedule, SideFile, write_side
+
+if TYPE_CHECKING:
+    from foretrace.model.report import Report
+
+__all__ = ["profile"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_UNSCHEDULED_STEPS = 5  # what steps() runs when it is given neither an iterable nor a schedule: 1 + 1 + 3
+_ACTIVE: list[profile] = []  # the recording in progress, if any: Kineto has one session a process
+_LOCK = threading.Lock()
+
+
+class profile:  # noqa: N801  (used like a function, as torch.profiler.profile is)
+    """Record what runs inside; see the module's text for the three ways of use.
+
+    ``path``: the file to write; ``traces/x`` becomes ``traces/x.trace.json.gz``, and ``None`` the next free
+    ``traces/profile.trace.json.gz``. ``wait``, ``warmup``, ``active``: steps without the profiler, with it
+    but thrown away, and recorded; ``wait`` and ``warmup`` are 1 when only ``active`` is given. ``shapes``,
+    ``stacks``, ``memory``: operand shapes, Python stacks, allocator events. ``force``: replace an existing
+    file (with a complete recording only). ``label``: free text for the side file.
+
+    Raises on entry, before anything is recorded: :class:`InputError` for a path that is taken or counts that
+    make no schedule, :class:`MissingExtraError` without torch, :class:`ProfilerActiveError` when a profiler
+    is running. Raises on exit, with what was recorded kept: :class:`ScheduleError` when no active step was
+    reached, :class:`EmptyTraceError` when the GPU worked and the trace has no kernel. An exception from
+    inside the block passes through; what was traced until then is kept.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        wait: int | None = None,
+        warmup: int | None = None,
+        active: int | None = None,
+        shapes: bool = True,
+        stacks: bool = False,
+        memory: bool = False,
+        force: bool = False,
+        label: str | None = None,
+        backend: Backend | None = None,
+    ) -> None:
+        if callable(path):
+            raise InputError(
+                "write @foretrace.profile(...) with a path or empty brackets, not @foretrace.profile"
+            )
+        if active is None and (wait is not None or warmup is not None):
+            raise InputError("wait and warmup say what comes before the active steps: give active= too")
+        self._plan: Plan | None = None
+        if active is not None:
+            self._plan = Plan(
+                wait=DEFAULT_WAIT if wait is None else wait,
+                warmup=DEFAULT_WARMUP if warmup is None else warmup,
+                active=active,
+            )
+        self._wanted = path
+        self._settings = Settings(plan=self._plan, shapes=shapes, stacks=stacks, memory=memory)
+        self._force = force
+        self._backend = backend
+        self._session: Session | None = None
+        self._state = "new"  # new → running → finished | failed
+        self._target = Path()
+        self._path: Path | None = None
+        self._rows: Rows | None = None
+        self._in_steps = False
+        self._steps = 0
+        self._step_start_ns = 0
+        self._durations_us: list[float] = []
+        self.side = SideFile(label=label)
+        """What the side file will hold; fields may be filled in until the recording is written."""
+
+    # ---- the block -------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        if self._state != "new":
+            raise CaptureError(
+                "this recording was already used; make a new foretrace.profile(...) for another"
+            )
+        backend = self._backend = self._backend or default_backend()
+        if self._wanted is None:
+            self._target = free_name(target("traces/profile", force=True))
+        else:
+            self._target = target(self._wanted, force=self._force)
+        with _LOCK:
+            if _ACTIVE:
+                raise ProfilerActiveError(
+                    "a foretrace recording is already running in this process; one inside another would "
+                    "empty both. Give each its own part of the program, one after the other"
+                )
+            foreign = backend.foreign_profiler()
+            if foreign is not None:
+                raise ProfilerActiveError(
+                    f"{foreign}; a second one would empty both. Stop it before foretrace records, "
+                    "or leave foretrace out and read the trace it writes with `foretrace explain`"
+                )
+            for sentence in backend.cautions():
+                self.side.warnings.append(sentence)
+                warnings.warn(sentence, CaptureWarning, stacklevel=2)
+            self._session = backend.session(self._settings)
+            self._session.start()
+            _ACTIVE.append(self)
+        self._state = "running"
+        self._step_start_ns = backend.clock_ns()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._state != "running":
+            return
+        try:
+            self._finish(failed=error is not None)
+        except ForetraceError as problem:
+            if error is None:
+                raise
+            error.add_note(f"foretrace: {problem}")  # the program's own error matters more
+        else:
+            if error is not None and self._path is not None:
+                error.add_note(f"foretrace: what was recorded before this error is in {self._path}")
+
+    # ---- steps -----------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """End the current step; call it once at the end of every step of your loop.
+
+        Raises :class:`ScheduleError` outside the block, in a recording without a schedule, and inside
+        :meth:`steps`, which counts by itself.
+        """
+        if self._in_steps:
+            raise ScheduleError("steps() already counts the steps; take the call of step() out of its loop")
+        if self._plan is None:
+            raise ScheduleError(
+                "this recording has no schedule, so step() has no meaning: "
+                "give active=, or loop over p.steps(...)"
+            )
+        self._step()
+
+    @overload
+    def steps(self, over: int | None = None) -> Iterator[int]: ...
+
+    @overload
+    def steps(self, over: Iterable[T]) -> Iterator[T]: ...
+
+    def steps(self, over: Iterable[Any] | int | None = None) -> Iterator[Any]:
+        """Loop over ``over`` and count each turn as a step, fetching the next item included.
+
+        ``over``: an iterable (its items are handed on), a number of turns, or ``None`` for as many turns as
+        the schedule needs (five without a schedule). After the last active step the loop goes on unprofiled
+        until the iterable ends.
+        """
+        if self._state == "new":
+            raise ScheduleError("steps() works inside `with foretrace.profile(...) as p:`")
+        if over is None:
+            over = self._plan.total if self._plan is not None else _UNSCHEDULED_STEPS
+        items: Iterable[Any] = range(over) if isinstance(over, int) else over
+        return self._loop(items)
+
+    def _loop(self, items: Iterable[Any]) -> Iterator[Any]:
+        for number, item in enumerate(items):
+            self._in_steps = True
+            try:
+                if self._plan is None and self._state == "running" and self._session is not None:
+                    with self._session.mark(number):
+                        yield item
+                else:
+                    yield item
+            finally:
+                self._in_steps = False
+            self._step()
+
+    def _step(self) -> None:
+        if self._state == "new":
+            raise ScheduleError("step() works inside `with foretrace.profile(...) as p:`")
+        if self._state != "running":
+            return  # the schedule is complete: the rest of the loop runs unprofiled
+        assert self._session is not None
+        assert self._backend is not None
+        plan = self._plan
+        now = self._backend.clock_ns()
+        if plan is None or plan.phase(self._steps) == "active":
+            self._durations_us.append((now - self._step_start_ns) / 1e3)
+        self._steps += 1
+        if plan is not None:
+            self._guarded(self._session.step)
+            if self._steps == plan.total:
+                self._finish(failed=False)
+                return
+        self._step_start_ns = self._backend.clock_ns()
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        """Run a step of the session; if it fails, this recording is over and no longer in the way."""
+        try:
+            action()
+        except BaseException:
+            self._leave("failed")
+            raise
+
+    # ---- the end ---------------------------------------------------------------------------------
+
+    def _finish(self, *, failed: bool) -> None:
+        """Stop, write, raise what must not stay silent; no profiler is left afterwards, whatever happened."""
+        assert self._session is not None
+        self._guarded(self._session.stop)
+        self._leave("finished")
+        plan, steps = self._plan, self._steps
+        complete = not failed and (plan is None or steps >= plan.total)
+        try:
+            if plan is not None and plan.phase(steps) in ("wait", "warmup"):
+                raise plan.not_reached(steps)
+            self._path, self._rows = write_trace(
+                self._session.export, self._target, accept=lambda rows: self._accept(rows, complete)
+            )
+        except BaseException:
+            self._state = "failed"
+            raise
+        sentences = []
+        if self._path != self._target:
+            sentences.append(f"{self._target} exists and was kept; this recording is in {self._path}")
+        if not complete:
+            sentences.append(incomplete(plan, steps, failed=failed, path=self._path))
+        problem = empty_trace(self._rows, self._session.gpu_use(), self._path)
+        if isinstance(problem, str):
+            sentences.append(problem)
+        elif problem is not None:
+            self.side.warnings.append(str(problem))
+        self.side.warnings += sentences
+        self._write_side(complete)
+        for sentence in sentences:  # last, since a test run may turn warnings into errors
+            warnings.warn(sentence, CaptureWarning, stacklevel=3)
+        if isinstance(problem, CaptureError):
+            raise problem
+
+    def _accept(self, rows: Rows, complete: bool) -> bool:
+        """Refuse a recording left just as its first active step began; say whether it may replace a file."""
+        plan = self._plan
+        if plan is not None and plan.recorded(self._steps) == 0 and rows.empty:
+            raise plan.not_reached(self._steps)
+        return self._force and complete and not rows.empty
+
+    def _leave(self, state: str) -> None:
+        self._state = state
+        if self in _ACTIVE:
+            _ACTIVE.remove(self)
+
+    def _write_side(self, complete: bool) -> None:
+        from foretrace.capture.surroundings import describe
+
+        side, plan = self.side, self._plan
+        assert self._path is not None
+        assert self._session is not None
+        side.trace = self._path.name
+        side.complete = complete
+        if plan is not None:
+            recorded = plan.recorded(self._steps)
+            warm_calls = side.schedule.warm_calls if side.schedule is not None else 0
+            side.schedule = Schedule(
+                wait=plan.wait,
+                warmup=plan.warmup,
+                active=plan.active,
+                recorded=recorded,
+                warm_calls=warm_calls,
+            )
+        side.options = Options(
+            activities=self._session.activities,
+            shapes=self._settings.shapes,
+            stacks=self._settings.stacks,
+            memory=self._settings.memory,
+        )
+        if self._durations_us:
+            side.profiled_steps_us = self._durations_us
+        elif "profiled_steps_us" not in side.missing:
+            side.missing["profiled_steps_us"] = "the recording was not divided into steps"
+        if side.unprofiled is None and "unprofiled" not in side.missing:
+            side.missing["unprofiled"] = (
+                "a block runs once, under the profiler; `foretrace run` times a second pass without it"
+            )
+        describe(side)
+        try:
+            write_side(self._path, side)
+        except OSError as error:
+            warnings.warn(
+                f"the side file of {self._path} could not be written: {error.strerror or error}",
+                CaptureWarning,
+                stacklevel=4,
+            )
+
+    # ---- results ---------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path:
+        """Where the trace was written; raises :class:`CaptureError` as long as it is not."""
+        if self._path is None:
+            if self._state == "running":
+                raise CaptureError(
+                    "the profile is still running, so there is no result yet; read it after the `with` block"
+                )
+            if self._state == "new":
+                raise CaptureError("nothing was recorded yet: use `with foretrace.profile(...) as p:`")
+            raise CaptureError("this recording failed, and nothing was written")
+        return self._path
+
+    @property
+    def rows(self) -> Rows:
+        """How many operators, kernels and launches were recorded; raises as :attr:`path` does."""
+        assert self.path
+        assert self._rows is not None
+        return self._rows
+
+    def report(self) -> Report:
+        """Read the trace and explain it; raises as :attr:`path` does."""
+        from foretrace.analysis import explain
+        from foretrace.trace import load
+
+        return explain(load(self.path))
+
+    def explain(self) -> None:
+        """Print the explained trace, as ``foretrace explain`` does; raises as :attr:`path` does."""
+        from importlib import import_module
+
+        # By name: the command line lies further down the house, and a notebook wants the same screen.
+        import_module("foretrace.cli.explain").show(self.path)
+
+    # ---- the decorator ---------------------------------------------------------------------------
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Decorate a function: its calls are the steps; once the schedule is complete they run unprofiled."""
+        if not callable(function):
+            raise InputError(f"foretrace.profile decorates a function, not {function!r}")
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise InputError(
+                f"{function.__qualname__} is a coroutine or generator: its call ends before its work; "
+                "put `with foretrace.profile(...)` around the code that runs it"
+            )
+        name = getattr(function, "__qualname__", repr(function))
+
+        @functools.wraps(function)
+        def recorded(*args: P.args, **kwargs: P.kwargs) -> R:
+            if self._state == "new":
+                self.__enter__()
+                atexit.register(self._at_exit, name)
+            if self._state != "running":
+                return function(*args, **kwargs)
+            try:
+                result = function(*args, **kwargs)
+            except BaseException:
+                self.__exit__(*sys.exc_info())
+                raise
+            if self._plan is None:
+                self._finish(failed=False)
+            else:
+                self._step()
+            return result
+
+        recorded.recording = self  # type: ignore[attr-defined]
+        return recorded
+
+    def _at_exit(self, name: str) -> None:
+        """The program ends before the schedule does: keep what there is, and say so."""
+        if self._state != "running":
+            return
+        try:
+            self._finish(failed=False)
+        except ForetraceError as problem:
+            print(f"foretrace: {name}: {problem}", file=sys.stderr)

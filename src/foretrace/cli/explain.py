@@ -1,0 +1,232 @@
+"""Read a profiler trace and say what ran, what bounds it, and what would save time.
+
+  foretrace explain trace.json.gz                 one screen
+  foretrace explain trace.json.gz --all           everything, names in full
+  foretrace explain trace.json.gz --section chain --section gemms
+  foretrace explain trace.json.gz --json          schema foretrace.report/1, one line per trace
+  cat trace.json | foretrace explain -            from standard input
+
+--step takes a position (0 is the first step of the trace) or a label ('#3' or ProfilerStep#3).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from foretrace.errors import ForetraceError, InputError
+from foretrace.report.text import clean, columns_of, wants_color
+from foretrace.report.view import SECTIONS, View
+
+if TYPE_CHECKING:
+    from foretrace.model.report import Report
+    from foretrace.trace.steps import StepSpan
+
+__all__ = ["add_arguments", "explain_files", "run", "select_steps", "show"]
+
+LARGE_BYTES = 50_000_000  # from here on reading takes long enough to say so
+LISTED_STEPS = 8
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``foretrace explain``."""
+    parser.add_argument(
+        "traces", nargs="+", metavar="TRACE", help="a profiler trace, or - for standard input"
+    )
+    parser.add_argument("--json", action="store_true", help="the whole report as JSON, one line per trace")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
+    parser.add_argument("--force", action="store_true", help="let --output replace an existing file")
+    parser.add_argument(
+        "--step",
+        action="append",
+        default=[],
+        metavar="N|LABEL",
+        help="only this step: its position (0 is the first) or label ('#3'); may be repeated",
+    )
+    parser.add_argument("--top", type=_positive, metavar="N", help="rows a table shows at most")
+    parser.add_argument("--all", action="store_true", dest="everything", help="every section, every row")
+    parser.add_argument(
+        "--section",
+        action="append",
+        default=[],
+        choices=list(SECTIONS),
+        metavar="NAME",
+        help=f"only this section; may be repeated: {', '.join(SECTIONS)}",
+    )
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Explain every trace named; the exit code is 2 when one of several could not be read."""
+    target = None if args.output in (None, "-") else Path(args.output)
+    if target is not None:
+        _check_target(target, args)
+    view = View(
+        everything=args.everything,
+        sections=tuple(args.section),
+        top=args.top,
+        width=columns_of(sys.stdout, os.environ) if target is None else View().width,
+        color=target is None and wants_color(sys.stdout, os.environ),
+    )
+    parts, failed = explain_files(args.traces, view=view, json=args.json, steps=args.step)
+    if parts:
+        content = b"".join(parts) if args.json else b"\n".join(parts)
+        if target is None:
+            _to_stdout(content)
+        else:
+            _write(target, content, force=args.force)
+    return 2 if failed else 0
+
+
+def show(path: str | Path, *, json: bool = False, brief: bool = False) -> int:
+    """Print the report of one trace on standard output, as ``foretrace run`` does at its end.
+
+    ``brief`` leaves out the first screen's footer. Returns the exit code, which is 0; raises
+    ``TraceReadError`` when the trace cannot be read.
+    """
+    view = View(
+        width=columns_of(sys.stdout, os.environ), color=wants_color(sys.stdout, os.environ), brief=brief
+    )
+    parts, _ = explain_files([str(path)], view=view, json=json)
+    _to_stdout(b"".join(parts))
+    return 0
+
+
+def explain_files(
+    paths: Sequence[str], *, view: View, json: bool = False, steps: Sequence[str] = ()
+) -> tuple[list[bytes], bool]:
+    """The rendered reports in UTF-8, and whether some trace could not be explained.
+
+    One trace that fails raises its error. Of several, each failure is said on standard error in one sentence
+    and the others are explained.
+    """
+    if list(paths).count("-") > 1:
+        raise InputError("standard input (-) can be read only once")
+    parts: list[bytes] = []
+    failed = False
+    for path in paths:
+        try:
+            report = _explain(path, steps)
+        except ForetraceError as error:
+            if len(paths) == 1:
+                raise
+            print(f"foretrace: {clean(str(error))}", file=sys.stderr)
+            failed = True
+            continue
+        parts.append(_rendered(report, view, json))
+    return parts, failed
+
+
+def _explain(path: str, steps: Sequence[str]) -> Report:
+    from foretrace.analysis import explain
+    from foretrace.model.sidefile import read_side
+    from foretrace.trace import load
+
+    size = Path(path).stat().st_size if path != "-" and Path(path).is_file() else 0
+    told = size >= LARGE_BYTES and sys.stderr.isatty()
+    if told:
+        print(f"reading {clean(path)} ({size / 1e6:.0f} MB) …", end="", file=sys.stderr, flush=True)
+    try:
+        trace = load(path)
+    finally:
+        if told:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    selected = select_steps(trace.steps, steps) if steps else None
+    return explain(trace, steps=selected, side=None if path == "-" else read_side(path))
+
+
+def _rendered(report: Report, view: View, json: bool) -> bytes:
+    # Each renderer is imported only where it is used: start-up time is most of what explaining costs.
+    if json:
+        from foretrace.report.json import to_json
+
+        return to_json(report)
+    from foretrace.report.terminal import render
+
+    return render(report, view).encode("utf-8", "replace")
+
+
+def select_steps(spans: Sequence[StepSpan], asked: Sequence[str]) -> list[int]:
+    """Positions of the steps that were asked for, in the trace's order and each once.
+
+    A number is a position; ``#3`` stands for every label that ends so (merged ranks repeat them); anything else
+    is a whole label. Raises ``InputError`` that lists the choices.
+    """
+    chosen: set[int] = set()
+    for word in asked:
+        if word.isdecimal():
+            found = [position for position in range(len(spans)) if position == int(word)]
+        else:
+            found = [
+                position
+                for position, span in enumerate(spans)
+                if span.label == word or (word.startswith("#") and span.label.endswith(word))
+            ]
+        if not found:
+            raise InputError(
+                f"there is no step {clean(word)!r}; --step takes a position or a label, of: {_choices(spans)}"
+            )
+        chosen.update(found)
+    return sorted(chosen)
+
+
+def _choices(spans: Sequence[StepSpan]) -> str:
+    named = [f"{position} ({clean(span.label)})" for position, span in enumerate(spans)]
+    if len(named) > LISTED_STEPS:
+        named = [*named[: LISTED_STEPS - 2], "…", named[-1]]
+    return ", ".join(named)
+
+
+def _check_target(target: Path, args: argparse.Namespace) -> None:
+    """Refuse before reading a large trace, not after."""
+    if target.is_dir():
+        raise InputError(f"{target} is a directory; --output names a file")
+    if not target.parent.is_dir():
+        raise InputError(f"the folder {target.parent} does not exist; create it first")
+    if target.exists():
+        if any(path != "-" and Path(path).exists() and target.samefile(path) for path in args.traces):
+            raise InputError(f"{target} is the trace itself; --output never replaces it")
+        if not args.force:
+            raise InputError(f"{target} exists; give --force to replace it, or another name")
+
+
+def _write(target: Path, content: bytes, *, force: bool) -> None:
+    """Write whole or not at all; without ``force`` never over a file that appeared in the meantime."""
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_bytes(content)
+        if force:
+            temporary.replace(target)
+        else:
+            os.link(temporary, target)
+    except FileExistsError:
+        raise InputError(f"{target} exists; give --force to replace it, or another name") from None
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {error.strerror}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    print(f"wrote {clean(str(target))}", file=sys.stderr)
+
+
+def _to_stdout(content: bytes) -> None:
+    """UTF-8 whatever the locale says; through the text layer where there is no other (tests, notebooks)."""
+    sys.stdout.flush()
+    buffer = getattr(sys.stdout, "buffer", None)
+    encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "")
+    if buffer is None:
+        sys.stdout.write(content.decode())
+    elif encoding == "utf8" or not sys.stdout.isatty():
+        buffer.write(content)
+    else:
+        # A terminal of another encoding: what it cannot show becomes "?".
+        buffer.write(content.decode().encode(encoding, "replace"))
+    sys.stdout.flush()

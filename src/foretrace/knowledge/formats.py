@@ -1,0 +1,169 @@
+"""How files that are no PyTorch profiler trace can be recognised, what they are, and what to do with them.
+
+Sources: the formats' own specifications for the magic numbers (RFC 1951/1952 gzip and zlib, RFC 8878 zstd, the .xz,
+bzip2, LZ4 frame, ZIP, SQLite, HDF5, NumPy, Parquet and Arrow documents), ``pickletools`` for pickles, the
+TFRecord/Event protobuf for TensorBoard, the keys that the named tools write for JSON.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+__all__ = [
+    "EXTENSIONS",
+    "GZIP_MAGIC",
+    "JSON_OBJECTS",
+    "KINETO_KEYS",
+    "MAGIC",
+    "TEXTS",
+    "TRACE_SUFFIXES",
+    "Foreign",
+]
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+# Names a folder of traces usually holds; used only to say how many there are.
+TRACE_SUFFIXES = (".json", ".json.gz", ".trace", ".trace.gz")
+
+# Top-level keys only PyTorch's profiler (Kineto) writes: they tell an empty recording from another tool's file.
+KINETO_KEYS = frozenset({"schemaVersion", "deviceProperties", "baseTimeNanoseconds", "record_shapes", "trace_id"})
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A file of another kind: what it is (with its article) and what the user can do."""
+
+    what: str
+    advice: str
+
+
+_UNPACK = "unpack it first and name the trace inside"
+_RECORD = "record with torch.profiler and export_chrome_trace, or with `foretrace run`"
+_SNAPSHOT = Foreign(
+    "a memory snapshot of the CUDA caching allocator, not a timeline",
+    "this command reads profiler traces; view the snapshot with https://pytorch.org/memory_viz",
+)
+_NSYS = Foreign(
+    "a report of Nsight Systems",
+    f"its format is read by `nsys stats` only; to use foretrace, {_RECORD}",
+)
+_NCU = Foreign(
+    "a report of Nsight Compute",
+    f"it is read by `ncu --import` only; to use foretrace, {_RECORD}",
+)
+
+# (offset, bytes at it, what it is); the first match wins.
+MAGIC: tuple[tuple[int, bytes, Foreign], ...] = (
+    (0, b"PK\x03\x04", Foreign("a ZIP archive", _UNPACK)),
+    (0, b"PK\x05\x06", Foreign("an empty ZIP archive", "name a trace file")),
+    (0, b"\x28\xb5\x2f\xfd", Foreign("a Zstandard archive", "unpack it first (`zstd -d`)")),
+    (0, b"\xfd7zXZ\x00", Foreign("an xz archive", "unpack it first (`xz -d`)")),
+    (0, b"BZh", Foreign("a bzip2 archive", "unpack it first (`bzip2 -d`)")),
+    (0, b"\x04\x22\x4d\x18", Foreign("an LZ4 archive", "unpack it first (`lz4 -d`)")),
+    (0, b"7z\xbc\xaf\x27\x1c", Foreign("a 7-Zip archive", _UNPACK)),
+    (0, b"Rar!\x1a\x07", Foreign("a RAR archive", _UNPACK)),
+    (257, b"ustar", Foreign("a tar archive", _UNPACK)),
+    (
+        0,
+        b"SQLite format 3\x00",
+        Foreign("an SQLite database (Nsight Systems and rocprof export such)", f"to use foretrace, {_RECORD}"),
+    ),
+    (0, b"NVR\x00", _NCU),
+    (0, b"\x89HDF\r\n\x1a\n", Foreign("an HDF5 file", "name a profiler trace")),
+    (0, b"\x93NUMPY", Foreign("a NumPy array", "name a profiler trace")),
+    (0, b"PAR1", Foreign("a Parquet table", "name the trace it was made from")),
+    (0, b"ARROW1", Foreign("an Arrow table", "name the trace it was made from")),
+    (0, b"\x7fELF", Foreign("an executable", "name a profiler trace")),
+    (0, b"\x89PNG", Foreign("a PNG image", "name a profiler trace")),
+    (0, b"%PDF", Foreign("a PDF document", "name a profiler trace")),
+)
+
+PICKLE = re.compile(rb"\x80[\x02-\x05]")
+PICKLE_SNAPSHOT = Foreign(_SNAPSHOT.what, _SNAPSHOT.advice)
+PICKLE_OTHER = Foreign("a Python pickle", "name a profiler trace (JSON, plain or gzip)")
+# TFRecord framing puts the version string of the first event within the first bytes.
+TENSORBOARD_MARK = b"brain.Event:"
+TENSORBOARD = Foreign(
+    "a TensorBoard event file", "name the trace itself (`*.pt.trace.json`), which the profiler writes next to it"
+)
+# Field 1, length-delimited: how a Perfetto `Trace` and an XLA `XSpace` message begin.
+PROTOBUF_MARK = b"\x0a"
+PROTOBUF = Foreign(
+    "a protobuf file (Perfetto and XLA write their traces so)", f"foretrace reads Kineto JSON; {_RECORD}"
+)
+BINARY = Foreign("a binary file", "a profiler trace is JSON text, plain or gzip")
+
+# By the end of the name, for binary files whose content says nothing.
+EXTENSIONS: tuple[tuple[str, Foreign], ...] = (
+    (".nsys-rep", _NSYS),
+    (".qdrep", _NSYS),
+    (".qdstrm", _NSYS),
+    (".ncu-rep", _NCU),
+    (".perfetto-trace", PROTOBUF),
+    (".pftrace", PROTOBUF),
+    (".xplane.pb", PROTOBUF),
+)
+
+# Text that is no JSON: the first pattern that matches at the beginning (white space skipped) wins.
+TEXTS: tuple[tuple[re.Pattern[bytes], Foreign], ...] = (
+    (
+        re.compile(rb"version https://git-lfs"),
+        Foreign("a Git LFS pointer, not the file itself", "fetch it with `git lfs pull`"),
+    ),
+    (
+        re.compile(rb"<(!doctype|html|head|body)", re.IGNORECASE),
+        Foreign("a web page", "a download often saves the page around a file; download the raw file"),
+    ),
+    (re.compile(rb"<"), Foreign("an XML or HTML file", "name a profiler trace")),
+    (
+        re.compile(rb"[- ]+\n.*Self CPU", re.DOTALL),
+        Foreign("the printed operator table of torch.profiler", "name the trace that export_chrome_trace wrote"),
+    ),
+    (
+        re.compile(rb"[^\n;{\[]+(;[^\n;]+)+ \d+(\n|\Z)"),
+        Foreign(
+            "a list of folded stacks (torch.profiler's export_stacks)",
+            "it holds no timeline; name the trace that export_chrome_trace wrote",
+        ),
+    ),
+)
+
+# JSON objects: the first entry all of whose keys the document has wins.
+JSON_OBJECTS: tuple[tuple[frozenset[str], Foreign], ...] = (
+    (frozenset({"segments", "device_traces"}), _SNAPSHOT),
+    (
+        frozenset({"schema", "nodes"}),
+        Foreign(
+            "an execution trace (PyTorch ET or Chakra): operators without times on the GPU",
+            "name the Kineto trace recorded with it",
+        ),
+    ),
+    (
+        frozenset({"nodes", "samples"}),
+        Foreign("a CPU profile of a JavaScript engine", f"to use foretrace, {_RECORD}"),
+    ),
+    (frozenset({"$schema", "profiles"}), Foreign("a speedscope profile", "name the trace it was made from")),
+    (
+        frozenset({"rocprofiler-sdk-tool"}),
+        Foreign("an output of rocprofv3", f"to use foretrace, {_RECORD}"),
+    ),
+    (frozenset({"cells", "nbformat"}), Foreign("a Jupyter notebook", "name a profiler trace")),
+    (
+        frozenset({"schema", "trace", "steps"}),
+        Foreign("a report that foretrace wrote", "name the trace it was made from"),
+    ),
+    (
+        frozenset({"schema", "software", "machine"}),
+        Foreign("the side file of a trace", "name the trace next to it (`*.trace.json.gz`)"),
+    ),
+)
+
+HATCHET_KEYS = frozenset({"frame", "metrics"})
+HATCHET = Foreign(
+    "a Hatchet profile (Triton's Proton writes such)", f"it holds sums, no timeline; to use foretrace, {_RECORD}"
+)
+CHROME = Foreign(
+    "a Chrome trace, but none of its events has a category that PyTorch's profiler writes",
+    f"open it in https://ui.perfetto.dev; to use foretrace, {_RECORD}",
+)

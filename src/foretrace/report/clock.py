@@ -1,0 +1,208 @@
+"""Where the time of each step went: wall, period, busy and idle, causes of idleness, phases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from foretrace.model.report import IdleCause, Report, Step
+from foretrace.report.table import Column, table
+from foretrace.report.text import Line, Span, line
+from foretrace.report.trust import unprofiled
+from foretrace.report.view import View
+from foretrace.report.words import UNKNOWN, listed, number, percent, scale_of_times, time
+
+__all__ = ["idle", "middle_step", "phases", "step_table", "steps"]
+
+# causes of the report in the words of a table
+_CAUSES = {
+    "synchronization": "synchronization",
+    "waiting_for_cpu": "CPU",
+    "compile": "compilation",
+    "graph": "graph launch",
+    "data_loading": "data loading",
+    "launch_latency": "launch latency",
+    "unknown": "cause unknown",
+}
+
+
+def cause_words(cause: str, detail: str | None) -> str:
+    """ "CPU: aten::linear", "synchronization: cudaStreamSynchronize", "launch latency"."""
+    words = _CAUSES.get(cause, cause.replace("_", " "))
+    return f"{words}: {detail}" if detail else words
+
+
+def largest(causes: Sequence[IdleCause]) -> IdleCause | None:
+    """The cause with the most time, or none."""
+    return max(causes, key=lambda cause: cause.us, default=None)
+
+
+def middle_step(steps: Sequence[Step]) -> Step | None:
+    """The step whose period is the (lower) median: one that really ran, unlike an average."""
+    return sorted(steps, key=lambda step: step.period_us)[(len(steps) - 1) // 2] if steps else None
+
+
+def short_label(label: str) -> str:
+    """ "#3" of "ProfilerStep#3"; other labels as they are."""
+    return "#" + label.rpartition("#")[2] if "#" in label else label
+
+
+def picked(steps: Sequence[Step], most: int) -> list[tuple[Step, str]]:
+    """All steps; of more than ``most`` the first, slowest, fastest, median and last, with that remark."""
+    if len(steps) <= most:
+        return [(step, "") for step in steps]
+    middle = middle_step(steps)
+    marked: dict[int, list[str]] = {}
+    chosen: dict[int, Step] = {}
+    for step, remark in (
+        (steps[0], "first"),
+        (max(steps, key=lambda step: step.period_us), "slowest"),
+        (min(steps, key=lambda step: step.period_us), "fastest"),
+        (middle, "median"),
+        (steps[-1], "last"),
+    ):
+        if step is not None:
+            marked.setdefault(step.index, []).append(remark)
+            chosen[step.index] = step
+    return [(chosen[index], ", ".join(marked[index])) for index in sorted(chosen)]
+
+
+def step_table(shown: Sequence[tuple[Step, str]], width: int, *, full: bool = False) -> list[Line]:
+    """Rows of steps; times share one unit a column group, so that rows and columns compare at a glance."""
+    all_steps = [step for step, _ in shown]
+    divisor, unit = scale_of_times(
+        value for step in all_steps for value in (step.wall_us, step.period_us, step.gpu_busy_us)
+    )
+    columns = [
+        Column("step", left=True, keep=9),
+        Column("", left=True, style="dim", keep=7),
+        Column(f"wall\n{unit}", keep=4),
+        Column(f"period\n{unit}", keep=9),
+        Column(f"GPU busy\n{unit}", keep=9),
+        Column(f"GPU idle\n{unit}", keep=8),
+        Column("busy\n%", keep=9),
+        Column("ker-\nnels", keep=9),
+        Column("mem-\ncpys", keep=3),
+        Column("mem-\nsets", keep=2),
+        Column("laun-\nches", keep=6),
+    ]
+    if full:
+        columns += [Column("kernel\nlaunches", keep=1), Column("occupancy\nqueries", keep=1)]
+    columns += [Column("syncs", keep=5)]
+    if not full:
+        columns += [Column(f"largest cause of GPU idle\n{unit}", left=True, least=14, keep=6)]
+
+    def times(*values: float | None) -> list[str]:
+        return [UNKNOWN if value is None else number(value / divisor) for value in values]
+
+    rows: list[list[str]] = []
+    for step, remark in shown:
+        # Not busy over period: busy is not clipped to the step, so that could pass 100 %.
+        idle = step.gpu_idle_us
+        busy = None if idle is None or step.period_us <= 0 else max(0.0, 1 - idle / step.period_us)
+        row = [short_label(step.label), remark]
+        row += times(step.wall_us, step.period_us, step.gpu_busy_us, step.gpu_idle_us)
+        row += [percent(busy)]
+        row += [number(n) for n in (step.kernels, step.memcpys, step.memsets, step.launches)]
+        if full:
+            row += [number(step.kernel_launches), number(step.occupancy_queries)]
+        row += [number(step.synchronizations)]
+        if not full:
+            top = largest(step.idle)
+            row += ["" if top is None else f"{number(top.us / divisor)} {cause_words(top.cause, top.detail)}"]
+        rows.append(row)
+    return table(columns, rows, width)
+
+
+def steps(report: Report, view: View) -> list[Line]:
+    """Every step with all its counts."""
+    rows = view.rows(50)
+    shown = [(step, "") for step in report.steps]
+    lines = step_table(shown[:rows], view.width, full=True)
+    lines += more(len(shown), rows, "step")
+    said = unprofiled(report)
+    if said:
+        lines.append(line("  ", said))
+    return lines
+
+
+def more(there: int, shown: int | None, noun: str) -> list[Line]:
+    """The line that says how many rows were left out."""
+    if shown is None or there <= shown:
+        return []
+    left = there - shown
+    return [line(Span(f"  + {left} more {noun}{'' if left == 1 else 's'} (--all)", "dim"))]
+
+
+def phases(report: Report, view: View) -> list[Line]:
+    """GPU time launched by forward, backward and optimizer, step by step."""
+    entries = [(step, phase) for step in report.steps for phase in step.phases or []]
+    if not entries:
+        return [line("  The trace does not tell forward, backward and optimizer apart.")]
+    divisor, unit = scale_of_times(phase.gpu_us for _, phase in entries)
+    columns = [
+        Column("step", left=True),
+        Column("phase", left=True),
+        Column(f"GPU {unit}"),
+        Column("kernels"),
+    ]
+    limit = view.rows(30)
+    rows = [
+        [short_label(step.label), phase.phase, number(phase.gpu_us / divisor), number(phase.kernels)]
+        for step, phase in entries[:limit]
+    ]
+    return table(columns, rows, view.width) + more(len(entries), limit, "row")
+
+
+def phase_line(step: Step | None) -> str | None:
+    """One line for the first screen: the phases of one step."""
+    if step is None or not step.phases or len(step.phases) < 2:
+        return None
+    parts = [f"{phase.phase} {time(phase.gpu_us)} ({phase.kernels})" for phase in step.phases]
+    return f"GPU time of step {short_label(step.label)} by phase (kernels): {listed(parts)}."
+
+
+def idle(report: Report, view: View) -> list[Line]:
+    """Idle GPU time of each step by cause, and the longest gaps."""
+    entries = [(step, cause) for step in report.steps for cause in step.idle]
+    if not entries and not report.gaps:
+        return [
+            line(
+                "  No idle GPU time was found." if report.trace.has.gpu else "  The trace holds no GPU rows."
+            )
+        ]
+    limit = view.rows(30)
+    divisor, unit = scale_of_times(cause.us for _, cause in entries)
+    columns = [
+        Column("step", left=True),
+        Column(f"idle {unit}"),
+        Column("gaps"),
+        Column("cause", left=True, least=20),
+    ]
+    rows = [
+        [short_label(step.label), number(c.us / divisor), number(c.gaps), cause_words(c.cause, c.detail)]
+        for step, c in entries[:limit]
+    ]
+    lines = table(columns, rows, view.width) + more(len(entries), limit, "row")
+    if report.gaps:
+        lines += [[], line("  Longest gaps (start counts from the first event of the trace)")]
+        labels = {step.index: short_label(step.label) for step in report.steps}
+        divisor, unit = scale_of_times(gap.duration_us for gap in report.gaps)
+        from_divisor, from_unit = scale_of_times(gap.start_us for gap in report.gaps)
+        columns = [
+            Column("step", left=True),
+            Column(f"start {from_unit}"),
+            Column(f"idle {unit}"),
+            Column("cause", left=True, least=20),
+        ]
+        limit = view.rows(15)
+        rows = [
+            [
+                labels.get(gap.step, str(gap.step)),
+                number(gap.start_us / from_divisor),
+                number(gap.duration_us / divisor),
+                cause_words(gap.cause, gap.detail),
+            ]
+            for gap in report.gaps[:limit]
+        ]
+        lines += table(columns, rows, view.width) + more(len(report.gaps), limit, "gap")
+    return lines

@@ -1,0 +1,136 @@
+"""What the CPU did: the dispatch chain as a tree, the operator table, operators that launch nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from foretrace.model.report import Launcher, Operator, Report
+from foretrace.report.clock import more
+from foretrace.report.table import Column, table
+from foretrace.report.text import Line, Span, cut, line, width_of, wrap
+from foretrace.report.view import View
+from foretrace.report.words import UNKNOWN, number, scale_of_times, time
+
+__all__ = ["chain", "metadata_only", "operator_table", "operators"]
+
+GPU_KINDS = ("kernel", "memcpy", "memset")
+CHAIN_LINES = 60
+
+
+def chain(report: Report, view: View) -> list[Line]:
+    """Operator → launch → GPU work of one step; equal neighbours are folded into a count."""
+    if not report.chain:
+        return [line("  The trace holds no operators, so no dispatch chain.")]
+    limit = None if view.everything else CHAIN_LINES if view.top is None else view.top
+    lines: list[Line] = [
+        line(
+            Span(
+                "  N× folds equal neighbours; → marks the GPU work a launch enqueued, with its GPU time.",
+                "dim",
+            )
+        )
+    ]
+    tree = _tree(report.chain, view.width)
+    return lines + tree[:limit] + more(len(tree), limit, "line")
+
+
+def _tree(roots: Sequence[Launcher], width: int) -> list[Line]:
+    """The nodes in depth-first order, without recursion: a call stack may be deeper than Python's."""
+    lines: list[Line] = []
+    waiting = [(node, "", i == len(roots) - 1, True) for i, node in enumerate(roots)][::-1]
+    while waiting:
+        node, stem, last, root = waiting.pop()
+        guide = stem if root else stem + ("└─ " if last else "├─ ")
+        below = stem if root else stem + ("   " if last else "│  ")
+        work = node.children[0] if _is_one_launch(node) else None
+        lines.append(_node(node, work, guide, width))
+        children = [] if work is not None else node.children
+        waiting += [(child, below, i == len(children) - 1, False) for i, child in enumerate(children)][::-1]
+    return lines
+
+
+def _is_one_launch(node: Launcher) -> bool:
+    """A launch that enqueued one thing shows it on its own line."""
+    return node.kind == "launch" and len(node.children) == 1 and not node.children[0].children
+
+
+def _node(node: Launcher, work: Launcher | None, guide: str, width: int) -> Line:
+    # Deep trees keep at least half of the line for names.
+    guide = guide if width_of(guide) <= width // 2 else "… " + guide[-(width // 2 - 2) :]
+    shown = work or node
+    after = f"  {time(shown.us)}" if shown.kind in GPU_KINDS and shown.us is not None else ""
+    room = width - 2 - width_of(guide) - width_of(after)
+    times = f"{node.count}× " if node.count > 1 else ""
+    style = "dim" if node.kind in ("call", "annotation") else ""
+    if work is None:
+        arrow = "→ " if node.kind in GPU_KINDS else ""
+        name = cut(times + arrow + node.name, room, "middle")
+        return line("  ", Span(guide, "dim"), Span(name, style), Span(after, "saving" if after else ""))
+    folded = f"{work.count}× " if work.count != node.count and work.count > 1 else ""
+    launch = cut(f"{times}{node.name}", max(12, room // 2), "middle")
+    name = cut(f" → {folded}{work.name}", max(8, room - width_of(launch)), "middle")
+    return line("  ", Span(guide, "dim"), Span(launch, "dim"), name, Span(after, "saving"))
+
+
+def operator_table(rows: Sequence[Operator], width: int) -> list[Line]:
+    """The familiar table. CPU and GPU times run in parallel: they are never to be added up."""
+    divisor, unit = scale_of_times(row.cpu_us for row in rows)
+    gpu_divisor, gpu_unit = scale_of_times(row.gpu_us for row in rows)
+
+    def gpu(value: float | None) -> str:
+        return UNKNOWN if value is None else number(value / gpu_divisor)
+
+    columns = [
+        Column("operator", left=True, least=20, keep=9, cut="middle"),
+        Column("calls", keep=8),
+        Column(f"self CPU\n{unit}", keep=7),
+        Column(f"total CPU\n{unit}", keep=6),
+        Column(f"self GPU\n{gpu_unit}", keep=7),
+        Column(f"total GPU\n{gpu_unit}", keep=6),
+        Column("kernels", keep=5),
+    ]
+    cells = [
+        [
+            row.name,
+            number(row.calls),
+            number(row.self_cpu_us / divisor),
+            number(row.cpu_us / divisor),
+            gpu(row.self_gpu_us),
+            gpu(row.gpu_us),
+            number(row.kernels),
+        ]
+        for row in rows
+    ]
+    return table(columns, cells, width)
+
+
+def operators(report: Report, view: View) -> list[Line]:
+    """Operators with their own time (self) and with what they called (total)."""
+    if not report.operators:
+        return [line("  The trace holds no operators.")]
+    limit = view.rows()
+    shown = report.operators[:limit]
+    text = (
+        "self: without the operators it called; total: with them. CPU and GPU run at the same time: their "
+        "times do not add up. GPU time is that of the kernels and copies launched inside, each counted once."
+    )
+    lines = [line("  ", Span(piece, "dim")) for piece in wrap(text, view.width - 2)]
+    lines += operator_table(shown, view.width)
+    return lines + more(len(report.operators), limit, "operator")
+
+
+def metadata_only(report: Report, view: View) -> list[Line]:
+    """Operators that only change shapes and strides: CPU time, no GPU work."""
+    found = [row for row in report.operators if row.metadata_only]
+    if not found:
+        return [line("  No operator is known to launch nothing.")]
+    limit = view.rows()
+    divisor, unit = scale_of_times(row.cpu_us for row in found)
+    columns = [
+        Column("operator", left=True, least=20, keep=9, cut="middle"),
+        Column("calls", keep=8),
+        Column(f"self CPU {unit}", keep=7),
+    ]
+    rows = [[row.name, number(row.calls), number(row.self_cpu_us / divisor)] for row in found[:limit]]
+    lines = [line(Span("  They return a view of the same memory: no kernel, no copy, CPU time only.", "dim"))]
+    return lines + table(columns, rows, view.width) + more(len(found), limit, "operator")

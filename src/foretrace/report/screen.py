@@ -1,0 +1,95 @@
+"""The first screen: what an impatient reader needs, in about forty lines.
+
+Order: what this is; what forbids trusting it; the verdict; the time of each step; the kernels that take it;
+the findings that would change it; what the numbers cover and how to see more. Where warnings take lines, the
+tables give theirs up.
+"""
+
+from __future__ import annotations
+
+from foretrace.model.report import Report
+from foretrace.report import advice, clock, host, trust, work
+from foretrace.report.text import Line, Span, line
+from foretrace.report.view import View
+
+__all__ = ["first_screen"]
+
+SCREEN_LINES = 40
+STEP_ROWS = 5
+REASON_LINES = 6
+LEAST_ROWS = 3
+
+_BOUND_WORDS = {
+    "overhead": "overhead-bound",
+    "compute": "compute-bound",
+    "memory": "memory-bound",
+    "mixed": "mixed: partly compute-bound, partly memory-bound",
+    "unknown": "unknown",
+}
+
+
+def first_screen(report: Report, view: View) -> list[Line]:
+    """The lines of the first screen."""
+    top = [*trust.title(report, view), *trust.alarms(report, view), [], *_verdict(report, view)]
+    top += [[], *_steps(report, view)]
+    bottom = [] if view.brief else [[], *trust.footer(report, view)]
+    free = SCREEN_LINES - len(top) - len(bottom)
+    # Two blank lines, three heading lines and up to two "more" lines surround the rows of both tables.
+    for_rows = max(2 * LEAST_ROWS, free - 7)
+    findings = min(len(report.findings), max(LEAST_ROWS, for_rows // 2))
+    rows = max(LEAST_ROWS, for_rows - findings)
+    content = [*top, [], *_work(report, view, view.top or rows)]
+    findings = max(findings, for_rows - min(rows, len(report.groups or report.operators)))
+    content += [[], *_findings(report, view, view.top or findings)]
+    return content + bottom
+
+
+def _verdict(report: Report, view: View) -> list[Line]:
+    verdict = report.verdict
+    lines = [line(Span("VERDICT", "section"), "  ", Span(_BOUND_WORDS[verdict.bound], "verdict"))]
+    reasons: list[Line] = []
+    for reason in verdict.because:
+        reasons += trust.paragraph(reason, view.width, lead="• ")
+    if len(reasons) > REASON_LINES and not view.everything:
+        reasons = [*reasons[: REASON_LINES - 1], line(Span("  … (--all)", "dim"))]
+    return lines + reasons
+
+
+def _steps(report: Report, view: View) -> list[Line]:
+    shown = clock.picked(report.steps, len(report.steps) if view.everything else STEP_ROWS)
+    lines: list[Line] = [[Span("STEPS", "section")], *clock.step_table(shown, view.width)]
+    lines += clock.more(len(report.steps), len(shown), "step")
+    for said in (trust.unprofiled(report), clock.phase_line(clock.middle_step(report.steps))):
+        if said:
+            lines += trust.paragraph(said, view.width)
+    return lines
+
+
+def _work(report: Report, view: View, rows: int) -> list[Line]:
+    limit = None if view.everything and view.top is None else rows
+    if report.groups:
+        lines: list[Line] = [[Span("KERNELS", "section"), Span("  most time first", "dim")]]
+        lines += work.group_table(report.groups[:limit], view.width)
+        return lines + clock.more(len(report.groups), limit, "kernel")
+    if not report.operators:
+        return [line("The trace holds neither kernels nor operators.")]
+    lines = [[Span("OPERATORS", "section"), Span("  on the CPU; the trace holds no kernels", "dim")]]
+    own = sorted(report.operators, key=lambda operator: -operator.self_cpu_us)
+    lines += host.operator_table(own[:limit], view.width)
+    return lines + clock.more(len(own), limit, "operator")
+
+
+def _findings(report: Report, view: View, rows: int) -> list[Line]:
+    if not report.findings:
+        return [[Span("FINDINGS", "section"), Span("  none of the rules found anything", "dim")]]
+    limit = None if view.everything and view.top is None else rows
+    head: Line = [Span("FINDINGS", "section"), Span("  times are what a step would save", "dim")]
+    if all(finding.saving_us is None for finding in report.findings):
+        head = [Span("FINDINGS", "section")]
+    lines = [head, *advice.finding_lines(report, view.width, limit)]
+    left = 0 if limit is None else len(report.findings) - limit
+    if left > 0:
+        lines.append(line(Span(f"  + {left} more; why, where and what to do: --section findings", "dim")))
+    elif not view.everything:
+        lines.append(line(Span("  why, where and what to do: --section findings", "dim")))
+    return lines

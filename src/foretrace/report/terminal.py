@@ -1,0 +1,48 @@
+"""A report as text: one screen first, sections below or on request."""
+
+from __future__ import annotations
+
+from foretrace.model.report import Report
+from foretrace.report import advice, clock, host, screen, trust, work
+from foretrace.report.text import Line, Span, paint, plain
+from foretrace.report.view import SECTIONS, View
+
+__all__ = ["render"]
+
+_RENDERERS = {
+    "health": trust.health,
+    "findings": advice.findings,
+    "steps": clock.steps,
+    "phases": clock.phases,
+    "idle": clock.idle,
+    "kernels": work.kernels,
+    "gemms": work.gemms,
+    "elementwise": work.elementwise,
+    "transfers": work.transfers,
+    "chain": host.chain,
+    "operators": host.operators,
+    "metadata-only": host.metadata_only,
+}
+
+
+def render(report: Report, view: View | None = None) -> str:
+    """The report as text that ends in a newline.
+
+    Without sections it is the first screen (and with ``view.everything`` all sections below it); with
+    sections it is those, under the title and whatever forbids trusting the numbers. ``view`` defaults to
+    plain text, 100 columns wide.
+    """
+    view = view or View()
+    if view.sections:
+        content = [*trust.title(report, view), *trust.alarms(report, view)]
+        wanted = [name for name in SECTIONS if name in view.sections]
+    else:
+        content = screen.first_screen(report, view)
+        wanted = list(SECTIONS) if view.everything else []
+    for name in wanted:
+        content += [[], *_section(name, report, view)]
+    return paint(content) if view.color else plain(content)
+
+
+def _section(name: str, report: Report, view: View) -> list[Line]:
+    return [[Span(SECTIONS[name].upper(), "section")], *_RENDERERS[name](report, view)]

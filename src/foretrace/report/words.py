@@ -1,0 +1,114 @@
+"""Quantities in words: numbers with three significant digits and their unit; what is unknown is a dash.
+
+Prefixes are decimal (1 MB = 10⁶ bytes), as in datasheets and in GB/s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+__all__ = [
+    "UNKNOWN",
+    "bytes_of",
+    "count",
+    "flop",
+    "listed",
+    "number",
+    "percent",
+    "scale_of_times",
+    "share",
+    "time",
+]
+
+UNKNOWN = "–"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number with ``digits`` significant digits, fewer only where it is a whole number.
+
+    Digits before the decimal point are never replaced by zeros: 1234.5 is "1234" (round half to even), not
+    "1230". ``None`` and what is no number are a dash, and a value that is not zero never prints as "0".
+    """
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    if value == 0:
+        return "0"
+    if isinstance(value, int):
+        return str(value)
+    magnitude = math.floor(math.log10(abs(value)))
+    text = f"{value:.{max(0, digits - 1 - magnitude)}f}"
+    # 99.96 rounds up to one digit more than asked for.
+    if "." in text and len(text.lstrip("-").replace(".", "").lstrip("0")) > digits:
+        text = f"{value:.{max(0, digits - 2 - magnitude)}f}"
+    return text
+
+
+def count(how_many: int | float | None, one: str, many: str | None = None) -> str:
+    """A counted noun: "1 kernel", "5 kernels", "– kernels"."""
+    noun = one if how_many == 1 else many or one + "s"
+    return f"{number(how_many)} {noun}"
+
+
+_TIMES = ((1e6, "s"), (1e3, "ms"), (0.0, "µs"))
+_DIVISOR = {"s": 1e6, "ms": 1e3, "µs": 1.0}
+
+
+def time(us: float | None) -> str:
+    """A time in the unit that suits it, from µs: "31.8 µs", "4.2 ms", "1.75 s"."""
+    if us is None or not math.isfinite(us):
+        return UNKNOWN
+    unit = next(unit for least, unit in _TIMES if abs(us) >= least)
+    return f"{number(us / _DIVISOR[unit])} {unit}"
+
+
+def scale_of_times(values: Iterable[float | None]) -> tuple[float, str]:
+    """One divisor and unit for a column of times in µs: µs up to five digits, then ms, then s."""
+    largest = max((abs(v) for v in values if v is not None and math.isfinite(v)), default=0.0)
+    unit = "µs" if largest < 1e5 else "ms" if largest < 1e8 else "s"
+    return _DIVISOR[unit], unit
+
+
+def _prefixed(value: float | None, unit: str, digits: int) -> str:
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{number(value / factor, digits)} {prefix}{unit}"
+    return f"{number(value, digits)} {unit}"
+
+
+def bytes_of(value: float | None) -> str:
+    """A size: "50.3 MB"."""
+    return _prefixed(value, "B", 3)
+
+
+def flop(value: float | None) -> str:
+    """An amount of work, exact by formula and so with four digits: "38.65 GFLOP"."""
+    return _prefixed(value, "FLOP", 4)
+
+
+def percent(part: float | None) -> str:
+    """A share (0..1) as the digits of a percentage: "41.4". Neither end is reached by rounding."""
+    if part is None or not math.isfinite(part):
+        return UNKNOWN
+    if 0 < part < 0.001:
+        return "<0.1"
+    if 0.999 < part < 1:
+        return ">99.9"
+    if part == 1:
+        return "100"
+    return f"{part * 100:.1f}" if part else "0"
+
+
+def share(part: float | None) -> str:
+    """A share (0..1) with its sign: "41.4 %"."""
+    return UNKNOWN if part is None else f"{percent(part)} %"
+
+
+def listed(words: Iterable[str], last: str = "and") -> str:
+    """Words as a sentence lists them: "a", "a and b", "a, b and c"."""
+    items = list(words)
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} {last} {items[-1]}"

@@ -1,0 +1,236 @@
+"""What the GPU ran: kernels by name, matrix products, elementwise kernels, copies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from foretrace.model.report import Elementwise, Gemm, Group, Report, Transfer
+from foretrace.report.clock import more, short_label
+from foretrace.report.table import Column, table
+from foretrace.report.text import Line, Span, line, wrap
+from foretrace.report.view import View
+from foretrace.report.words import UNKNOWN, bytes_of, flop, number, percent, scale_of_times
+
+__all__ = ["elementwise", "gemms", "group_table", "kernels", "transfers"]
+
+
+def of_peak_words(part: float | None, cache_assisted: bool) -> str:
+    """A share of a peak rate in percent. Bytes served by the L2 cache have no share of the memory's rate."""
+    if cache_assisted:
+        return "cache-assisted"
+    return UNKNOWN if part is None or part > 1 else percent(part)
+
+
+def group_table(groups: Sequence[Group], width: int, *, op: bool = False) -> list[Line]:
+    """Kernels by name; the name is cut in the middle where the width does not hold it."""
+    divisor, unit = scale_of_times(group.total_us for group in groups)
+    one_divisor, one = scale_of_times(group.median_us for group in groups)
+    columns = [
+        Column("kernel", left=True, least=18, keep=9, cut="middle"),
+        Column("kind", left=True, keep=7, least=8),
+        *([Column("operator", left=True, keep=3, least=10, cut="middle")] if op else []),
+        Column("calls", keep=6),
+        Column("per\nstep", keep=5),
+        Column(f"total\n{unit}", keep=8),
+        Column("share\n%", keep=9),
+        Column(f"median\n{one}", keep=8),
+        Column(f"min\n{one}", keep=4),
+        Column("bound", left=True, keep=3),
+        Column("of peak\n%", keep=6),
+    ]
+    rows = [
+        [
+            group.short_name,
+            group.kind,
+            *([group.op or UNKNOWN] if op else []),
+            number(group.calls),
+            number(group.calls_per_step),
+            number(group.total_us / divisor),
+            percent(group.share),
+            number(group.median_us / one_divisor),
+            number(group.min_us / one_divisor),
+            UNKNOWN if group.bound == "unknown" else group.bound,
+            of_peak_words(group.of_peak, group.cache_assisted),
+        ]
+        for group in groups
+    ]
+    return table(columns, rows, width)
+
+
+def kernels(report: Report, view: View) -> list[Line]:
+    """All kernels by name, most time first, with their full names below the table."""
+    if not report.groups:
+        return [_no_gpu(report, "kernels")]
+    limit = view.rows()
+    shown = report.groups[:limit]
+    lines = group_table(shown, view.width, op=True) + more(len(report.groups), limit, "kernel")
+    lines += full_names(((group.short_name, group.name) for group in shown), view)
+    return lines
+
+
+def full_names(pairs: Iterable[tuple[str, str]], view: View) -> list[Line]:
+    """The names as the trace has them, wrapped and never cut."""
+    unlike = [(short, name) for short, name in pairs if short != name]
+    if not unlike:
+        return []
+    lines: list[Line] = [[], line("  Full names")]
+    for short, name in dict(unlike).items():
+        lines.append(line("  ", short))
+        lines += [line("      ", Span(piece, "dim")) for piece in wrap(name, view.width - 6)]
+    return lines
+
+
+def _no_gpu(report: Report, what: str) -> Line:
+    if report.trace.has.gpu:
+        return line(f"  The trace holds no {what}.")
+    return line(f"  The trace holds no GPU rows, so no {what}.")
+
+
+def gemms(report: Report, view: View) -> list[Line]:
+    """Matrix products by shape and kernel, in torch's order M (rows), N (columns), K (reduction)."""
+    if not report.gemms:
+        return [_no_gpu(report, "matrix products")]
+    limit = view.rows()
+    shown = report.gemms[:limit]
+    lines = _gemm_table(shown, view.width) + more(len(report.gemms), limit, "matrix product")
+    if any(gemm.m is None for gemm in shown):
+        lines.append(
+            line(Span("  – : the operator's shapes were not recorded or do not give M, N and K.", "dim"))
+        )
+    lines += _peaks((gemm.peak for gemm in shown), view)
+    return lines
+
+
+def _gemm_table(shown: Sequence[Gemm], width: int) -> list[Line]:
+    divisor, unit = scale_of_times(gemm.median_us for gemm in shown)
+    columns = [
+        Column("batch", keep=4),
+        Column("M", keep=9),
+        Column("N", keep=9),
+        Column("K", keep=9),
+        Column("dtype", left=True, keep=5),
+        Column("lay-\nout", left=True, keep=6),
+        Column("tile", left=True, keep=5),
+        Column("epilogue", left=True, keep=4, least=8),
+        Column("calls", keep=6),
+        Column("work", keep=6),
+        Column(f"median\n{unit}", keep=8),
+        Column(f"min\n{unit}", keep=3),
+        Column("TFLOP/s", keep=8),
+        Column("of peak\n%", keep=7),
+        Column("operator", left=True, keep=2, least=8, cut="middle"),
+        Column("kernel", left=True, keep=1, least=16, cut="middle"),
+    ]
+    rows = [
+        [
+            number(gemm.batch) if gemm.batch not in (None, 1) else "",
+            number(gemm.m),
+            number(gemm.n),
+            number(gemm.k),
+            gemm.dtype or UNKNOWN,
+            gemm.layout or UNKNOWN,
+            gemm.tile or UNKNOWN,
+            ", ".join(gemm.epilogue),
+            number(gemm.calls),
+            flop(gemm.flops),
+            number(gemm.median_us / divisor),
+            number(gemm.min_us / divisor),
+            number(gemm.tflops),
+            of_peak_words(gemm.of_peak, False),
+            gemm.op or UNKNOWN,
+            gemm.kernel,
+        ]
+        for gemm in shown
+    ]
+    return table(columns, rows, width)
+
+
+def _peaks(peaks: Iterable[str | None], view: View) -> list[Line]:
+    """Which rates the shares divide by."""
+    named = list(dict.fromkeys(peak for peak in peaks if peak))
+    if not named:
+        return []
+    text = "of peak: share of " + "; ".join(named)
+    return [line("  ", Span(piece, "dim")) for piece in wrap(text, view.width - 2)]
+
+
+def elementwise(report: Report, view: View) -> list[Line]:
+    """Kernels that mostly move bytes, with what they move and how fast."""
+    if not report.elementwise:
+        return [_no_gpu(report, "elementwise kernels")]
+    limit = view.rows()
+    shown = report.elementwise[:limit]
+    lines = _elementwise_table(shown, view.width) + more(len(report.elementwise), limit, "kernel")
+    if any(row.cache_assisted for row in shown):
+        text = (
+            "cache-assisted: faster than the memory can be, because the L2 cache served part of the bytes; "
+            "bytes are logical (each operand read once, each result written once)."
+        )
+        lines += [line("  ", Span(piece, "dim")) for piece in wrap(text, view.width - 2)]
+    lines += _peaks((row.peak for row in shown), view)
+    lines += full_names(((row.short_name, row.kernel) for row in shown), view)
+    return lines
+
+
+def _elementwise_table(shown: Sequence[Elementwise], width: int) -> list[Line]:
+    divisor, unit = scale_of_times(row.median_us for row in shown)
+    columns = [
+        Column("kernel", left=True, least=18, keep=9, cut="middle"),
+        Column("kind", left=True, keep=4, least=8),
+        Column("operator", left=True, keep=3, least=10, cut="middle"),
+        Column("does", left=True, keep=2, least=10),
+        Column("calls", keep=6),
+        Column("bytes", keep=8),
+        Column(f"median\n{unit}", keep=9),
+        Column(f"min\n{unit}", keep=4),
+        Column("GB/s", keep=8),
+        Column("of peak\n%", keep=7),
+    ]
+    rows = [
+        [
+            row.short_name,
+            row.kind,
+            row.op or UNKNOWN,
+            ", ".join(row.parts),
+            number(row.calls),
+            bytes_of(row.bytes),
+            number(row.median_us / divisor),
+            number(row.min_us / divisor),
+            number(row.gbps),
+            of_peak_words(row.of_peak, row.cache_assisted),
+        ]
+        for row in shown
+    ]
+    return table(columns, rows, width)
+
+
+def transfers(report: Report, view: View) -> list[Line]:
+    """Copies and memsets, one row each; kernels that copy are under elementwise."""
+    if not report.transfers:
+        return [_no_gpu(report, "memory copies or memsets")]
+    limit = view.rows()
+    shown: Sequence[Transfer] = report.transfers[:limit]
+    labels = {step.index: short_label(step.label) for step in report.steps}
+    divisor, unit = scale_of_times(row.duration_us for row in shown)
+    columns = [
+        Column("step", left=True, keep=6),
+        Column("what", left=True, least=12, keep=9),
+        Column("direction", left=True, keep=8),
+        Column("bytes", keep=8),
+        Column(unit, keep=9),
+        Column("stream", keep=2),
+        Column("issued by", left=True, least=14, keep=7, cut="middle"),
+    ]
+    rows = [
+        [
+            UNKNOWN if row.step is None else labels.get(row.step, str(row.step)),
+            row.name,
+            row.direction or UNKNOWN,
+            bytes_of(row.bytes),
+            number(row.duration_us / divisor),
+            number(row.stream),
+            "graph replay" if row.graph and not row.op else row.op or UNKNOWN,
+        ]
+        for row in shown
+    ]
+    return table(columns, rows, view.width) + more(len(report.transfers), limit, "row")
