@@ -7,8 +7,8 @@ refuse every caller but ourselves.
 
 A profiler whose *preparation* was refused must not be enabled either, not even after our recording has ended:
 enabling an unprepared Kineto session crashes the process (torch 2.4 and 2.13), and
-``torch.profiler.profile`` does just that when it is left in its warm-up. So after a refusal the doors stay
-until the next proper preparation.
+``torch.profiler.profile`` does just that when it is left in its warm-up. So a profiler that was turned
+away is remembered for as long as it lives.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _refused: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def was_refused(profiler: Any) -> bool:
-    """Whether a ``torch.autograd.profiler.profile`` was turned away, and so only looks as if it were armed."""
+    """Whether a ``torch.autograd.profiler.profile`` was turned away, and so only looks armed."""
     return profiler in _refused
 
 
 class Guard:
-    """Stands before the two functions of ``module``, ``torch.autograd.profiler``, from ``close`` to ``open``."""
+    """Stands before the two functions of ``torch.autograd.profiler`` from ``close`` to ``open``."""
 
     def __init__(self, module: Any) -> None:
         self._module = module

@@ -158,8 +158,8 @@ def _rendered(report: Report, view: View, json: bool) -> bytes:
 def select_steps(spans: Sequence[StepSpan], asked: Sequence[str]) -> list[int]:
     """Positions of the steps that were asked for, in the trace's order and each once.
 
-    A number is a position; ``#3`` stands for every label that ends so (merged ranks repeat them); anything else
-    is a whole label. Raises ``InputError`` that lists the choices.
+    A number is a position; ``#3`` stands for every label that ends so (merged ranks repeat them); anything
+    else is a whole label. Raises ``InputError`` that lists the choices.
     """
     chosen: set[int] = set()
     for word in asked:
@@ -200,14 +200,16 @@ def _check_target(target: Path, args: argparse.Namespace) -> None:
 
 
 def _write(target: Path, content: bytes, *, force: bool) -> None:
-    """Write whole or not at all; without ``force`` never over a file that appeared in the meantime."""
+    """Write the file; what was there before stays until the new content is complete."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_bytes(content)
         if force:
+            temporary.write_bytes(content)
             temporary.replace(target)
         else:
-            os.link(temporary, target)
+            # "x" fails where a file appeared since the check.
+            with target.open("xb") as file:
+                file.write(content)
     except FileExistsError:
         raise InputError(f"{target} exists; give --force to replace it, or another name") from None
     except OSError as error:

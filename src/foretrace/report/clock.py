@@ -77,9 +77,9 @@ def step_table(shown: Sequence[tuple[Step, str]], width: int, *, full: bool = Fa
         Column("", left=True, style="dim", keep=7),
         Column(f"wall\n{unit}", keep=4),
         Column(f"period\n{unit}", keep=9),
-        Column(f"GPU busy\n{unit}", keep=9),
-        Column(f"GPU idle\n{unit}", keep=8),
-        Column("busy\n%", keep=9),
+        Column(f"GPU\nbusy {unit}", keep=9),
+        Column(f"GPU\nidle {unit}", keep=8),
+        Column("GPU\nbusy %", keep=9),
         Column("ker-\nnels", keep=9),
         Column("mem-\ncpys", keep=3),
         Column("mem-\nsets", keep=2),
@@ -89,7 +89,7 @@ def step_table(shown: Sequence[tuple[Step, str]], width: int, *, full: bool = Fa
         columns += [Column("kernel\nlaunches", keep=1), Column("occupancy\nqueries", keep=1)]
     columns += [Column("syncs", keep=5)]
     if not full:
-        columns += [Column(f"largest cause of GPU idle\n{unit}", left=True, least=14, keep=6)]
+        columns += [Column(f"largest cause\nof idle, {unit}", left=True, least=14, keep=6)]
 
     def times(*values: float | None) -> list[str]:
         return [UNKNOWN if value is None else number(value / divisor) for value in values]

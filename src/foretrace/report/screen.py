@@ -23,7 +23,7 @@ _BOUND_WORDS = {
     "overhead": "overhead-bound",
     "compute": "compute-bound",
     "memory": "memory-bound",
-    "mixed": "mixed: partly compute-bound, partly memory-bound",
+    "mixed": "mixed",
     "unknown": "unknown",
 }
 

@@ -11,11 +11,11 @@ from foretrace.report.words import count, listed, number, share, time
 
 __all__ = ["alarms", "footer", "health", "paragraph", "title", "unprofiled"]
 
-# what `has` says was not recorded → what that costs, and how torch.profiler.profile records it
+# what `has` says was not recorded → what it would give, and how torch.profiler.profile records it
 _RECORD = {
-    "shapes": ("no M·K·N, FLOPs or bytes", "record_shapes=True"),
-    "stacks": ("no source lines", "with_stack=True"),
-    "memory": ("no allocations", "profile_memory=True"),
+    "shapes": ("M·K·N, FLOPs, bytes", "record_shapes=True"),
+    "stacks": ("source lines", "with_stack=True"),
+    "memory": ("allocations", "profile_memory=True"),
 }
 
 
@@ -153,15 +153,12 @@ def footer(report: Report, view: View) -> list[Line]:
     coverage = report.coverage
     if coverage.kernels_linked is not None:
         text = (
-            f"of kernel time, {share(coverage.kernels_linked)} is linked to its launch, "
-            f"{share(coverage.kernels_with_op)} to an operator; "
-            f"{share(coverage.flops_counted)} has its FLOPs counted"
+            f"launch known {share(coverage.kernels_linked)}, operator known {share(coverage.kernels_with_op)}, "
+            f"FLOPs counted {share(coverage.flops_counted)}"
         )
-        lines += _note("Coverage", text, view)
+        lines += _note("Of kernel time", text, view)
     has = report.trace.has
-    missing = [
-        f"{name} ({costs}; {flag})" for name, (costs, flag) in _RECORD.items() if not getattr(has, name)
-    ]
+    missing = [f"{gives} ({flag})" for name, (gives, flag) in _RECORD.items() if not getattr(has, name)]
     if missing:
         lines += _note("Not recorded", " · ".join(missing), view)
     for warning in report.trace.warnings:

@@ -19,6 +19,7 @@ __all__ = [
     "scale_of_times",
     "share",
     "time",
+    "whole",
 ]
 
 UNKNOWN = "–"
@@ -42,6 +43,11 @@ def number(value: float | None, digits: int = 3) -> str:
     if "." in text and len(text.lstrip("-").replace(".", "").lstrip("0")) > digits:
         text = f"{value:.{max(0, digits - 2 - magnitude)}f}"
     return text
+
+
+def whole(value: float | None) -> str:
+    """A count that may be an average: "2", "0.667"."""
+    return number(int(value) if value is not None and value == int(value) else value)
 
 
 def count(how_many: int | float | None, one: str, many: str | None = None) -> str:

@@ -9,7 +9,7 @@ from foretrace.report.clock import more, short_label
 from foretrace.report.table import Column, table
 from foretrace.report.text import Line, Span, line, wrap
 from foretrace.report.view import View
-from foretrace.report.words import UNKNOWN, bytes_of, flop, number, percent, scale_of_times
+from foretrace.report.words import UNKNOWN, bytes_of, flop, number, percent, scale_of_times, whole
 
 __all__ = ["elementwise", "gemms", "group_table", "kernels", "transfers"]
 
@@ -44,7 +44,7 @@ def group_table(groups: Sequence[Group], width: int, *, op: bool = False) -> lis
             group.kind,
             *([group.op or UNKNOWN] if op else []),
             number(group.calls),
-            number(group.calls_per_step),
+            whole(group.calls_per_step),
             number(group.total_us / divisor),
             percent(group.share),
             number(group.median_us / one_divisor),

@@ -83,39 +83,38 @@ def _gunzip(data: bytes, repairs: list[str]) -> bytes:
 
 def _inflate_what_is_there(data: bytes, repairs: list[str]) -> bytes:
     parts: list[bytes] = []
-    rest = data
+    rest = memoryview(data)
     while rest[:2] == GZIP_MAGIC:
-        inflater = zlib.decompressobj(wbits=31)
-        damaged = not _inflate(inflater, rest, parts)
-        if damaged or not inflater.eof:
-            repairs.append(
-                "the gzip stream is damaged; everything before the damage was read"
-                if damaged
-                else "the gzip stream is cut off; everything before the cut was read"
-            )
+        used, state = _inflate_member(rest, parts)
+        if state != "whole":
+            repairs.append(f"the gzip stream is {state}; everything before that point was read")
             return b"".join(parts)
-        rest = inflater.unused_data.lstrip(b"\0")
+        rest = rest[used:]
+        while rest and rest[0] == 0:  # tapes and block devices pad with zeros, which is allowed
+            rest = rest[1:]
     if rest:
         repairs.append(f"{len(rest)} bytes after the end of the gzip stream were ignored")
     return b"".join(parts)
 
 
-def _inflate(inflater: zlib._Decompress, data: bytes, parts: list[bytes]) -> bool:
-    """Append what inflates; False when the stream is damaged (as opposed to cut off).
+def _inflate_member(data: memoryview, parts: list[bytes]) -> tuple[int, str]:
+    """Append what inflates of one member; how many bytes it took and ``whole``, ``cut off`` or ``damaged``.
 
     A damaged piece is read again in ever smaller ones, so that nothing in front of the damage is lost.
     """
+    inflater = zlib.decompressobj(wbits=31)
     at, size = 0, 1 << 16
-    view = memoryview(data)
-    while at < len(data) and not inflater.eof:
+    while at < len(data):
         before = inflater.copy()
+        piece = data[at : at + size]
         try:
-            parts.append(inflater.decompress(view[at : at + size]))
-            at += size
+            parts.append(inflater.decompress(piece))
         except zlib.error:
             if size == 1:
-                return False
+                return at, "damaged"
             inflater, size = before, size // 16
-    if inflater.eof and inflater.unused_data:
-        return True
-    return True
+            continue
+        if inflater.eof:
+            return at + len(piece) - len(inflater.unused_data), "whole"
+        at += size
+    return at, "cut off"

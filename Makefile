@@ -1,0 +1,56 @@
+# People and CI run the same verbs; `make` alone lists them.
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+LOCK := requirements/lock.txt
+# Installs without what pip would only print.
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format test-gpu golden bench clean
+
+help: ## list the verbs
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "foretrace needs Python 3.11 or newer; name one with PYTHON=…")'
+	$(PYTHON) -m venv $(VENV)
+
+# What the demo needs: the package and torch, at the locked versions.
+$(VENV)/.demo: pyproject.toml $(LOCK) | $(VENV)/bin/python
+	$(PIP) --constraint $(LOCK) --editable '.[torch]'
+	@touch $@
+
+# What the tests need: everything in the lock file.
+$(VENV)/.dev: pyproject.toml $(LOCK) | $(VENV)/bin/python
+	$(PIP) --requirement $(LOCK)
+	$(PIP) --no-deps --editable .
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo ## profile an MLP on this machine, explain it, then explain one recorded on an H200
+	@$(BIN)/python examples/demo.py
+
+test: $(VENV)/.dev ## run every test that needs no GPU
+	$(BIN)/python -m pytest -n auto -q
+
+check: $(VENV)/.dev ## format, lint, types, import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## mend format and lint where that is safe
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+test-gpu: ## run the GPU tests with the Python that has a CUDA torch (PYTHON=…)
+	PYTHONPATH=src $(PYTHON) -m pytest tests/gpu -m gpu -q
+
+golden: $(VENV)/.dev ## write the golden reports anew (then read the diff like code)
+	$(BIN)/python -m pytest tests/report -q --regolden
+
+bench: $(VENV)/.dev ## measure reading speed against HTA, and start-up
+	$(BIN)/python benchmarks/reading.py
+
+clean: ## remove what the verbs above made, recordings excepted
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,299 @@
+"""Mending the text of one event.
+
+Everything here works on a few hundred bytes that are known to be broken, so that care may cost what it likes: a
+healthy event never gets here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import msgspec
+
+from foretrace.trace.decode import RawEvent
+
+__all__ = ["EVENT_KEYS", "decode_lenient", "mend", "object_end"]
+
+# Keys an entry of traceEvents begins with; Kineto writes "ph" or "name" first, other writers sort them.
+EVENT_KEYS = (b"ph", b"name", b"cat", b"pid", b"tid", b"ts", b"dur", b"id", b"args", b"s", b"bp")
+
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_CONTROL = re.compile(rb"[\x00-\x1f]")
+# A backslash with what it escapes; the second group is a valid escape.
+_ESCAPE = re.compile(rb'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
+_SURROGATE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+_NOT_A_NUMBER = re.compile(rb"(?<![\w\"])[-+]?(?:NaN|nan|NAN|Infinity|infinity|Inf|inf|INF|1\.#\w+)(?![\w\"])")
+_PYTHON_LITERAL = re.compile(rb"(?<![\w\"])(None|True|False)(?![\w\"])")
+_BAD_NUMBER = re.compile(rb"(?<=[:\[,\s])[-+]?(?:0+(?=[1-9])\d*(?:\.\d*)?|\.\d+|\d+\.(?!\d)|\+\d[\d.]*)(?=[\s,\]}])")
+_SURPLUS_COMMA = re.compile(rb",(?=\s*[,}\]])|(?<=[{\[])\s*,")
+_MISSING_COMMA = re.compile(rb'(?<=[\d"}\]el])(?=\s*\n?\s*"[A-Za-z ]+"\s*:)')
+
+NOT_NUMBERS = "NaN or Infinity where JSON wants a number, read as missing"
+CONTROLS = "control characters inside strings, escaped"
+ESCAPES = "backslashes that escape nothing, kept as written"
+SURROGATES = "half a surrogate pair inside strings, replaced"
+COMMAS = "missing or surplus commas, mended"
+NUMBERS = "numbers in a notation JSON does not know, rewritten"
+QUOTES = "events with unescaped quotes inside a name, mended"
+BRACES = "events with a missing closing brace, closed"
+TYPES = "events with a field of an unexpected type (a number as text, a null name), converted"
+
+
+def mend(text: bytes, done: Counter[str], decode: Callable[[bytes], Any]) -> Any:
+    """Mend the text step by step until ``decode`` takes it; returns its result or None.
+
+    ``done`` counts what was mended, by the words for it; it stays as it was when nothing helps.
+    """
+    made: Counter[str] = Counter()
+    steps = (_inside_strings, _outside_strings, _commas, _requote, _inside_strings, _outside_strings, _commas)
+    for step in steps:
+        text = step(text, made)
+        result = _attempt(decode, text)
+        if result is not None:
+            done.update(made)
+            return result
+    for closing in (b"}", b"}}", b"]}}", b'"}}'):
+        result = _attempt(decode, text.rstrip(b", \t\r\n") + closing)
+        if result is not None and _looks_whole(text):
+            made[BRACES] += 1
+            done.update(made)
+            return result
+    return None
+
+
+def object_end(text: bytes) -> int:
+    """Position after the first JSON object or array in ``text``, -1 where it does not close."""
+    depth = 0
+    for token in _TOKEN.finditer(text):
+        first = token.group()[:1]
+        if first in b"{[":
+            depth += 1
+        elif first in b"}]":
+            depth -= 1
+            if depth <= 0:
+                return token.end()
+    return -1
+
+
+def decode_lenient(text: bytes) -> RawEvent | None:
+    """Decode one event whatever types its fields have; None where it is no JSON object.
+
+    Raises nothing: numbers that cannot be read are missing.
+    """
+    try:
+        raw = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    fields: dict[str, Any] = {}
+    for key in ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id"):
+        if key in raw:
+            value = _value(raw[key])
+            fields[key] = _number(value) if key in ("ts", "dur") else _label(key, value)
+    event = RawEvent(**fields)
+    args = raw.get("args")
+    if args is not None and bytes(args)[:1] == b"{":
+        event.args = args
+    return event
+
+
+def _attempt(decode: Callable[[bytes], Any], text: bytes) -> Any:
+    try:
+        return decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _value(raw: msgspec.Raw) -> Any:
+    text = bytes(raw)
+    try:
+        if text[:1] in b"-0123456789":
+            return Decimal(text.decode())
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidOperation):
+        return None
+
+
+def _number(value: Any) -> Any:
+    """A time as float, or as Decimal where a float64 would lose the nanoseconds."""
+    try:
+        number = value if isinstance(value, Decimal) else Decimal(value.strip())
+    except (InvalidOperation, AttributeError):
+        return None
+    if not number.is_finite() or abs(number) > Decimal(10) ** 30:
+        return None
+    return number if abs(number) > 2**43 else float(number)
+
+
+def _label(key: str, value: Any) -> Any:
+    if isinstance(value, Decimal):
+        whole = int(value) if value.is_finite() and abs(value) < Decimal(10) ** 30 else None
+        value = whole if whole is not None and whole == value else str(value)
+    if isinstance(value, list):
+        value = ",".join(str(part) for part in value)
+    if key in ("ph", "name"):
+        return "" if value is None else str(value)
+    if key == "cat":
+        return None if value is None else str(value)
+    if value is None or (isinstance(value, (int, str)) and not isinstance(value, bool)):
+        return value
+    return str(value)
+
+
+def _inside_strings(text: bytes, made: Counter[str]) -> bytes:
+    def fix(found: re.Match[bytes]) -> bytes:
+        string = found.group()
+        if b"\\" in string:
+            string = _escapes(string, made)
+        if _CONTROL.search(string):
+            string, count = _CONTROL.subn(lambda c: b"\\u%04x" % c.group()[0], string)
+            made[CONTROLS] += count
+        return string
+
+    return _STRING.sub(fix, text)
+
+
+def _escapes(string: bytes, made: Counter[str]) -> bytes:
+    def escape(found: re.Match[bytes]) -> bytes:
+        if found.group(1) is not None:
+            return found.group()
+        made[ESCAPES] += 1
+        return b"\\\\"
+
+    def surrogate(found: re.Match[bytes]) -> bytes:
+        if found.group(1) is None:
+            return found.group()
+        made[SURROGATES] += 1
+        return b"\\ufffd"
+
+    body = _ESCAPE.sub(escape, string[:-1])
+    return _SURROGATE.sub(surrogate, body) + b'"'
+
+
+def _outside_strings(text: bytes, made: Counter[str]) -> bytes:
+    """Rewrite literals JSON does not know, in the stretches between strings."""
+    parts: list[bytes] = []
+    at = 0
+    for string in _STRING.finditer(text):
+        parts.append(_literals(text[at : string.start()], made))
+        parts.append(string.group())
+        at = string.end()
+    parts.append(_literals(text[at:], made))
+    return b"".join(parts)
+
+
+def _literals(text: bytes, made: Counter[str]) -> bytes:
+    if len(text) < 3:
+        return text
+    text, count = _NOT_A_NUMBER.subn(b"null", text)
+    if count:
+        made[NOT_NUMBERS] += count
+    words = {b"None": b"null", b"True": b"true", b"False": b"false"}
+    text, count = _PYTHON_LITERAL.subn(lambda w: words[w.group(1)], text)
+    more = 0
+    if _BAD_NUMBER.search(text):
+        text, more = _BAD_NUMBER.subn(_rewrite_number, text)
+    if count + more:
+        made[NUMBERS] += count + more
+    return text
+
+
+def _rewrite_number(found: re.Match[bytes]) -> bytes:
+    try:
+        return format(Decimal(found.group().decode()), "f").encode()
+    except InvalidOperation:
+        return b"null"
+
+
+def _commas(text: bytes, made: Counter[str]) -> bytes:
+    parts: list[bytes] = []
+    count = 0
+    at = 0
+    for string in _STRING.finditer(text):
+        between, n = _SURPLUS_COMMA.subn(b"", text[at : string.start()])
+        parts.append(between)
+        parts.append(string.group())
+        count += n
+        at = string.end()
+    tail, n = _SURPLUS_COMMA.subn(b"", text[at:])
+    joined = b"".join([*parts, tail])
+    joined, missing = _MISSING_COMMA.subn(b",", joined) if _lacks_comma(joined) else (joined, 0)
+    if count + n + missing:
+        made[COMMAS] += count + n + missing
+    return joined
+
+
+def _lacks_comma(text: bytes) -> bool:
+    """Whether a value is directly followed by the next key, strings counted as units."""
+    previous_end = -1
+    for string in _STRING.finditer(text):
+        if previous_end >= 0:
+            between = text[previous_end : string.start()].strip()
+            if between == b"" or (between[:1] == b":" and between[-1:] not in b",[{:"):
+                return True
+            if between[:1] in (b"}", b"]") and between[-1:] in (b"}", b"]"):
+                return True
+        previous_end = string.end()
+    return False
+
+
+_KEY = re.compile(rb'\s*"[^"\\\n]{1,64}"\s*:')
+_AFTER_VALUE = re.compile(rb"\s*(?:,\s*\"[^\"\\\n]{1,64}\"\s*:|,?\s*[}\]])")
+_AFTER_ELEMENT = re.compile(rb"\s*(?:,\s*[\"\[{\d\-ntf]|\])")
+
+
+def _requote(text: bytes, made: Counter[str]) -> bytes:
+    """Escape quotes that stand inside a string: one closes it only if what follows fits JSON's grammar."""
+    out: list[bytes] = []
+    brackets: list[int] = []
+    at, changed = 0, False
+    previous = 0  # the last significant byte outside strings
+    while at < len(text):
+        byte = text[at]
+        if byte != 0x22:
+            if byte in b"{[":
+                brackets.append(byte)
+            elif byte in b"}]" and brackets:
+                brackets.pop()
+            if byte not in b" \t\r\n":
+                previous = byte
+            out.append(text[at : at + 1])
+            at += 1
+            continue
+        is_key = bool(brackets) and brackets[-1] == 0x7B and previous in (0x7B, 0x2C, 0)
+        end = _closing_quote(text, at + 1, is_key, bool(brackets) and brackets[-1] == 0x5B)
+        if end < 0:
+            return text
+        inner = text[at + 1 : end]
+        escaped = re.sub(rb'(?<!\\)((?:\\\\)*)"', rb'\1\\"', inner)
+        changed |= escaped != inner
+        out.append(b'"' + escaped + b'"')
+        previous = 0x22
+        at = end + 1
+    if changed:
+        made[QUOTES] += 1
+        return b"".join(out)
+    return text
+
+
+def _closing_quote(text: bytes, at: int, is_key: bool, in_list: bool) -> int:
+    while True:
+        at = text.find(b'"', at)
+        if at < 0:
+            return -1
+        slashes = len(text[:at]) - len(text[:at].rstrip(b"\\"))
+        fits = re.compile(rb"\s*:") if is_key else _AFTER_ELEMENT if in_list else _AFTER_VALUE
+        if slashes % 2 == 0 and fits.match(text, at + 1):
+            return at
+        at += 1
+
+
+def _looks_whole(text: bytes) -> bool:
+    """Whether an event without its last brace still has what makes it one."""
+    return b'"ph"' in text and (b'"ts"' in text or b'"M"' in text)
