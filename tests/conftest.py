@@ -1,1 +1,20 @@
 """Shared by all tests; its place puts ``tests/`` on the import path, so that they can ``from builders import …``."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--regolden",
+        action="store_true",
+        help="write the golden files (tests/data/golden, the JSON Schema) anew instead of comparing with them; "
+        "read the diff before you commit it",
+    )
+
+
+@pytest.fixture
+def regolden(request: pytest.FixtureRequest) -> bool:
+    """Whether golden files are to be written instead of compared."""
+    return bool(request.config.getoption("--regolden"))

@@ -111,7 +111,10 @@ class Context:
                 )
             )
         if not found and self.side is not None:
-            found = [TraceGpu(id=g.index, name=g.name, compute_capability=g.compute_capability) for g in self.side.gpus]
+            found = [
+                TraceGpu(id=g.index, name=g.name, compute_capability=g.compute_capability)
+                for g in self.side.gpus
+            ]
         return found
 
     @cached_property
@@ -174,7 +177,9 @@ class Context:
             "shapes": shapes if isinstance(shapes, list) else [],
             "dtypes": dtypes if isinstance(dtypes, list) else [],
             "strides": args.get("Input Strides") if isinstance(args.get("Input Strides"), list) else None,
-            "concrete": args.get("Concrete Inputs") if isinstance(args.get("Concrete Inputs"), list) else None,
+            "concrete": args.get("Concrete Inputs")
+            if isinstance(args.get("Concrete Inputs"), list)
+            else None,
         }
 
     @cached_property

@@ -50,7 +50,9 @@ class IdleCauses:
         if launched < start:
             if returned >= start or end - launched <= LAUNCH_LATENCY_NS or end - start <= BACK_TO_BACK_NS:
                 return Cause("launch_latency", trace.name(launch), launch)
-            return Cause("unknown", "the next kernel was queued already; it waited for another stream or a resource")
+            return Cause(
+                "unknown", "the next kernel was queued already; it waited for another stream or a resource"
+            )
         if launched - start < SMALL_GAP_NS:
             return Cause("launch_latency", trace.name(launch), launch)
         return self._cpu(int(trace.lane[launch]), start, min(launched, limit))
@@ -65,7 +67,7 @@ class IdleCauses:
             return Cause("synchronization", where, blocked)
         row = self._busy_row(lane, start, end)
         if row < 0:
-            return Cause("waiting_for_cpu", "code outside every recorded row")
+            return Cause("waiting_for_cpu", self._outside(start, end))
         chain = [row, *trace.forest.ancestors(row)]
         for ancestor in chain:
             name = trace.name(ancestor)
@@ -79,6 +81,15 @@ class IdleCauses:
         if trace.kind[row] in (RowKind.CALL, RowKind.PYTHON):
             return Cause("waiting_for_cpu", trace.name(row), row)
         return Cause("waiting_for_cpu", f"Python between the operators of {trace.name(row)}", row)
+
+    def _outside(self, start: int, end: int) -> str:
+        """Words for a window in which the thread recorded nothing."""
+        middle = (start + end) // 2
+        if self.context.trace.steps[0].row >= 0 and not any(
+            s.start <= middle < s.end for s in self.context.trace.steps
+        ):
+            return "between steps (the profiler's own step, or code around the loop)"
+        return "code outside every recorded row"
 
     def _busy_row(self, lane: int, start: int, end: int) -> int:
         """The deepest row of a thread that covers at least half of a window (-1: none does)."""

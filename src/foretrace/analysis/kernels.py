@@ -6,11 +6,14 @@ from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from foretrace.analysis.context import Context
 from foretrace.analysis.costs import KernelCosts
 from foretrace.analysis.roofline import place
 from foretrace.knowledge.kineto import RowKind, memcpy_direction
-from foretrace.model.report import Coverage, Elementwise, Gemm, Group, Kernel, Transfer
+from foretrace.knowledge.limits import POINTWISE_KINDS
+from foretrace.model.report import Coverage, Elementwise, Gemm, Group, Kernel, KernelBound, Transfer
 
 __all__ = ["coverage", "elementwise", "gemms", "groups", "kernel_reports", "transfer_reports"]
 
@@ -107,11 +110,11 @@ def groups(kernels: list[Kernel]) -> list[Group]:
                 kind=first.kind,
                 op=_common(k.op for k in members),
                 calls=len(members),
-                total_us=sum(durations),
+                total_us=_us(sum(durations)),
                 share=sum(durations) / total if total else 0.0,
-                median_us=median(durations),
+                median_us=_us(median(durations)),
                 min_us=min(durations),
-                bound=_common(k.bound for k in members) or "unknown",
+                bound=_bound_of_most_time(members),
             )
         )
     return sorted(found, key=lambda g: (-g.total_us, g.name))
@@ -132,7 +135,7 @@ def gemms(context: Context, kernels: list[Kernel], costs: KernelCosts) -> list[G
         best = min(members, key=lambda k: k.duration_us)
         shape = costs.of(rows[best.event]).gemm
         decoded = best.decoded
-        middle = median(k.duration_us for k in members)
+        middle = _us(median(k.duration_us for k in members))
         flops = best.flops
         of_peak = None if best.of_peak is None else best.of_peak * best.duration_us / middle
         table.append(
@@ -161,13 +164,11 @@ def gemms(context: Context, kernels: list[Kernel], costs: KernelCosts) -> list[G
 
 def elementwise(kernels: list[Kernel]) -> list[Elementwise]:
     """Kernels that only move bytes, by name, operator and size, most time first."""
-    from foretrace.knowledge.limits import POINTWISE_KINDS
-
     movers = [k for k in kernels if k.kind in POINTWISE_KINDS]
     table = []
     for members in _grouped(movers, lambda k: (k.name, k.op, k.bytes)).values():
         best = min(members, key=lambda k: k.duration_us)
-        middle = median(k.duration_us for k in members)
+        middle = _us(median(k.duration_us for k in members))
         share = None if best.of_peak is None else best.of_peak * best.duration_us / middle
         typical = min(members, key=lambda k: abs(k.duration_us - middle))
         table.append(
@@ -192,17 +193,26 @@ def elementwise(kernels: list[Kernel]) -> list[Elementwise]:
 
 def coverage(context: Context, kernels: list[Kernel]) -> Coverage:
     """Shares of the kernel time that are linked, have an operator, have their FLOPs counted."""
-    total = sum(k.duration_us for k in kernels)
-    if not total:
-        return Coverage(kernels_linked=None, kernels_with_op=None, flops_counted=None)
     trace = context.trace
     rows = context.kernel_rows
-    linked = int(trace.duration[rows[trace.links.launch[rows] >= 0]].sum()) / 1000
+    time = trace.duration[rows]
+    total = int(time.sum())
+    if not total:
+        return Coverage(kernels_linked=None, kernels_with_op=None, flops_counted=None)
+
+    def share(mask: Any) -> float:
+        return int(time[mask].sum()) / total
+
     return Coverage(
-        kernels_linked=min(1.0, linked / total),
-        kernels_with_op=min(1.0, sum(k.duration_us for k in kernels if k.op) / total),
-        flops_counted=min(1.0, sum(k.duration_us for k in kernels if k.flops is not None) / total),
+        kernels_linked=share(trace.links.launch[rows] >= 0),
+        kernels_with_op=share(context.attribution.op[rows] >= 0),
+        flops_counted=share(np.array([k.flops is not None for k in kernels], dtype=np.bool_)),
     )
+
+
+def _us(value: float) -> float:
+    """Microseconds to the picosecond: sums of exact nanoseconds, without the dust of binary fractions."""
+    return round(value, 6)
 
 
 def _grouped(kernels: list[Kernel], key: Any) -> dict[Any, list[Kernel]]:
@@ -210,6 +220,13 @@ def _grouped(kernels: list[Kernel], key: Any) -> dict[Any, list[Kernel]]:
     for kernel in kernels:
         table.setdefault(key(kernel), []).append(kernel)
     return table
+
+
+def _bound_of_most_time(members: list[Kernel]) -> KernelBound:
+    time: dict[KernelBound, float] = {}
+    for kernel in members:
+        time[kernel.bound] = time.get(kernel.bound, 0.0) + kernel.duration_us
+    return max(time, key=lambda bound: time[bound])
 
 
 def _common(values: Iterable[Any]) -> Any:

@@ -57,7 +57,11 @@ def profiler_syncs(context: Context) -> set[int]:
             continue
         later = host[(trace.lane[host] == trace.lane[row]) & (trace.start[host] > trace.start[row])]
         quiet = (Call.SYNCHRONIZE, Call.QUERY, Call.OTHER)
-        if not len(later) or np.isin(trace.links.call[later], quiet).all() and (trace.kind[later] == RowKind.CALL).all():
+        if (
+            not len(later)
+            or np.isin(trace.links.call[later], quiet).all()
+            and (trace.kind[later] == RowKind.CALL).all()
+        ):
             own.add(row)
     return own
 

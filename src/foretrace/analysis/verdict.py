@@ -39,7 +39,9 @@ def verdict(
 ) -> Verdict:
     """Overhead-, compute- or memory-bound, mixed, or unknown with what is missing."""
     if not context.has_gpu:
-        return Verdict(bound="unknown", because=["the trace holds no GPU work, so nothing can be said of a GPU"])
+        return Verdict(
+            bound="unknown", because=["the trace holds no GPU work, so nothing can be said of a GPU"]
+        )
     bad = [h.detail for h in health if h.state == "bad"]
     if not trusted(health, *_NEEDED):
         return Verdict(bound="unknown", because=["the trace cannot be trusted: " + reason for reason in bad])
@@ -58,9 +60,14 @@ def verdict(
             f"the profiled step takes {_us(period)})"
         )
         if real < OVERHEAD_SHARE:
-            return Verdict(bound="overhead", because=[said, "the GPU waits for the CPU even without the profiler"])
+            return Verdict(
+                bound="overhead", because=[said, "the GPU waits for the CPU even without the profiler"]
+            )
         if real < GPU_BOUND_SHARE:
-            return Verdict(bound="mixed", because=[said, "neither the CPU nor the GPU alone sets the pace", nature_reason])
+            return Verdict(
+                bound="mixed",
+                because=[said, "neither the CPU nor the GPU alone sets the pace", nature_reason],
+            )
         return Verdict(bound=nature, because=[said, nature_reason])
 
     said = f"GPU busy {share:.0%} of the profiled steps (median {_us(busy)} of {_us(period)})"

@@ -86,14 +86,16 @@ def make_program(
     function, inputs = result
     if not callable(function):
         raise InputError(f"{word} returned a {type(function).__name__} as what to run; it must {_RETURNS}")
+    arguments: tuple[Any, ...] = ()
+    keywords: dict[str, Any] = {}
     if isinstance(inputs, torch.Tensor):
-        arguments, keywords = (inputs,), {}
+        arguments = (inputs,)
     elif isinstance(inputs, (tuple, list)):
-        arguments, keywords = tuple(inputs), {}
+        arguments = tuple(inputs)
     elif isinstance(inputs, dict):
         if not all(isinstance(key, str) for key in inputs):
             raise InputError(f"{word}: a dict of inputs needs the parameters' names as keys")
-        arguments, keywords = (), inputs
+        keywords = inputs
     else:
         raise InputError(f"{word} returned inputs of type {type(inputs).__name__}; it must {_RETURNS}")
     if isinstance(function, torch.nn.Module):

@@ -26,9 +26,7 @@ MODES = ("forward", "train")
 _CXX = ("g++", "c++", "clang++", "icpx", "cl")
 
 
-def check_variant(
-    variant: str, device: str, which: Callable[[str], str | None] = shutil.which
-) -> str | None:
+def check_variant(variant: str, device: str, which: Callable[[str], str | None] = shutil.which) -> str | None:
     """Say why a variant is not what its name promises on this device, if so.
 
     Raises :class:`InputError` for an unknown name and :class:`CaptureError` when torch.compile lacks its
@@ -104,8 +102,10 @@ def make_step(program: Program, variant: str, mode: str) -> Callable[[], Any]:
         outputs = [tensor for tensor in _tensors(forward()) if tensor.requires_grad]
         if not outputs:
             raise InputError("--mode train needs an output with gradients, and this program returns none")
-        total = sum(tensor.sum() for tensor in outputs[1:]) + outputs[0].sum() if outputs[1:] else
-        outputs[0].sum() total.backward()
+        total = outputs[0].sum()
+        for tensor in outputs[1:]:
+            total = total + tensor.sum()
+        total.backward()
         return total
 
     return training_step
@@ -137,7 +137,7 @@ def _tensors(value: Any) -> Iterator[Any]:
 
 
 def graphs_compiled() -> int | None:
-    """How many graphs torch.compile has made so far in this process; ``None`` if this torch does not count them."""
+    """How many graphs torch.compile made so far in this process; ``None`` if it was not used."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     if dynamo is None:
         return None

@@ -25,7 +25,7 @@ def chain(report: Report, view: View) -> list[Line]:
     lines: list[Line] = [
         line(
             Span(
-                "  N× folds equal neighbours; → marks the GPU work a launch enqueued, with its GPU time.",
+                "  N× folds equal neighbours; → marks the GPU work a launch enqueued, with the sum of its GPU time.",
                 "dim",
             )
         )

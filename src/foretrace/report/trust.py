@@ -153,7 +153,8 @@ def footer(report: Report, view: View) -> list[Line]:
     coverage = report.coverage
     if coverage.kernels_linked is not None:
         text = (
-            f"launch known {share(coverage.kernels_linked)}, operator known {share(coverage.kernels_with_op)}, "
+            f"launch known {share(coverage.kernels_linked)}, "
+            f"operator known {share(coverage.kernels_with_op)}, "
             f"FLOPs counted {share(coverage.flops_counted)}"
         )
         lines += _note("Of kernel time", text, view)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Forest", "build_forest"]
 
+# How far a child's end may lie beyond its parent's and still count as clock difference.
+_CLOCK_SKEW_NS = 1_000
+
 
 @dataclass(eq=False)
 class Forest:
@@ -25,7 +28,7 @@ class Forest:
         parent: int64, row number of the smallest enclosing CPU row of the same thread; -1 for roots and for rows
             that are not CPU rows.
         order: int64, the CPU rows so that parents come before their children, threads one after the other.
-        crossing: rows that end after the row they start in; they are kept as its children.
+        crossing: rows that end after a row they start in.
     """
 
     parent: NDArray[np.int64]
@@ -59,8 +62,10 @@ class Forest:
 def build_forest(trace: Trace) -> Forest:
     """Nest the CPU rows of each thread by time; linear after one sort.
 
-    Rows with equal spans nest in the file's order, which is the order they began in. A row that ends after the row
-    it started in (clocks of the runtime API and the dispatcher differ by a few ns) stays its child.
+    Rows with equal spans nest in the file's order, which is the order they began in. A row that ends a little after
+    the row it started in (the clocks of runtime API and dispatcher differ) stays its child. One that ends well after
+    it (``ProfilerStep`` begins inside the Python frame of ``__enter__`` and outlives it) is not inside it at all and
+    hangs on the next row further out.
     """
     kind = trace.kind
     rows = np.flatnonzero(np.isin(kind, HOST_ROWS))
@@ -87,6 +92,10 @@ def build_forest(trace: Trace) -> Forest:
             stack.clear()
             ends.clear()
         while ends and (ends[-1] < row_start or (ends[-1] == row_start and row_end > row_start)):
+            stack.pop()
+            ends.pop()
+        while ends and row_end - ends[-1] > _CLOCK_SKEW_NS and 2 * (row_end - ends[-1]) > row_end - row_start:
+            crossing += 1
             stack.pop()
             ends.pop()
         if stack:

@@ -21,6 +21,10 @@ __all__ = ["EVENT_KEYS", "decode_lenient", "mend", "object_end"]
 # Keys an entry of traceEvents begins with; Kineto writes "ph" or "name" first, other writers sort them.
 EVENT_KEYS = (b"ph", b"name", b"cat", b"pid", b"tid", b"ts", b"dur", b"id", b"args", b"s", b"bp")
 
+# An event is a few hundred bytes, with deep stacks some ten thousand; what is larger is no single event.
+_LARGEST = 1 << 18
+_CLOSINGS = (b"}", b"}}", b"]}}")
+
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _CONTROL = re.compile(rb"[\x00-\x1f]")
@@ -51,20 +55,25 @@ def mend(text: bytes, done: Counter[str], decode: Callable[[bytes], Any]) -> Any
 
     ``done`` counts what was mended, by the words for it; it stays as it was when nothing helps.
     """
-    made: Counter[str] = Counter()
-    steps = (_inside_strings, _outside_strings, _commas, _requote, _inside_strings, _outside_strings, _commas)
-    for step in steps:
-        text = step(text, made)
-        result = _attempt(decode, text)
-        if result is not None:
-            done.update(made)
-            return result
-    for closing in (b"}", b"}}", b"]}}", b'"}}'):
-        result = _attempt(decode, text.rstrip(b", \t\r\n") + closing)
-        if result is not None and _looks_whole(text):
-            made[BRACES] += 1
-            done.update(made)
-            return result
+    if len(text) > _LARGEST:
+        return None
+    for steps in _PLANS:
+        made: Counter[str] = Counter()
+        mended = text
+        for step in steps:
+            mended = step(mended, made)
+            result = _attempt(decode, mended)
+            if result is not None:
+                done.update(made)
+                return result
+        if not _looks_whole(mended):
+            continue
+        for closing in _CLOSINGS:
+            result = _attempt(decode, mended.rstrip(b", \t\r\n") + closing)
+            if result is not None:
+                done.update(made)
+                done[BRACES] += 1
+                return result
     return None
 
 
@@ -243,7 +252,8 @@ def _lacks_comma(text: bytes) -> bool:
     return False
 
 
-_KEY = re.compile(rb'\s*"[^"\\\n]{1,64}"\s*:')
+_BARE_QUOTE = re.compile(rb'(?<!\\)((?:\\\\)*)"')
+_AFTER_KEY = re.compile(rb"\s*:")
 _AFTER_VALUE = re.compile(rb"\s*(?:,\s*\"[^\"\\\n]{1,64}\"\s*:|,?\s*[}\]])")
 _AFTER_ELEMENT = re.compile(rb"\s*(?:,\s*[\"\[{\d\-ntf]|\])")
 
@@ -271,15 +281,21 @@ def _requote(text: bytes, made: Counter[str]) -> bytes:
         if end < 0:
             return text
         inner = text[at + 1 : end]
-        escaped = re.sub(rb'(?<!\\)((?:\\\\)*)"', rb'\1\\"', inner)
+        escaped = _BARE_QUOTE.sub(rb'\1\\"', inner)
         changed |= escaped != inner
+        if _odd_backslashes(inner):
+            escaped += b"\\"
+            made[ESCAPES] += 1
         out.append(b'"' + escaped + b'"')
         previous = 0x22
         at = end + 1
     if changed:
         made[QUOTES] += 1
-        return b"".join(out)
-    return text
+    return b"".join(out)
+
+
+def _odd_backslashes(text: bytes) -> bool:
+    return (len(text) - len(text.rstrip(b"\\"))) % 2 == 1
 
 
 def _closing_quote(text: bytes, at: int, is_key: bool, in_list: bool) -> int:
@@ -287,9 +303,9 @@ def _closing_quote(text: bytes, at: int, is_key: bool, in_list: bool) -> int:
         at = text.find(b'"', at)
         if at < 0:
             return -1
-        slashes = len(text[:at]) - len(text[:at].rstrip(b"\\"))
-        fits = re.compile(rb"\s*:") if is_key else _AFTER_ELEMENT if in_list else _AFTER_VALUE
-        if slashes % 2 == 0 and fits.match(text, at + 1):
+        fits = _AFTER_KEY if is_key else _AFTER_ELEMENT if in_list else _AFTER_VALUE
+        # A backslash before the quote of a last Windows path part escapes nothing if the next key follows.
+        if fits.match(text, at + 1) and (fits is _AFTER_VALUE or not _odd_backslashes(text[:at])):
             return at
         at += 1
 
@@ -297,3 +313,8 @@ def _closing_quote(text: bytes, at: int, is_key: bool, in_list: bool) -> int:
 def _looks_whole(text: bytes) -> bool:
     """Whether an event without its last brace still has what makes it one."""
     return b'"ph"' in text and (b'"ts"' in text or b'"M"' in text)
+
+
+_PLAIN = (_inside_strings, _outside_strings, _commas)
+# Quotes out of balance mislead everything that looks at strings, so they come first in the second plan.
+_PLANS = (_PLAIN, (_requote, *_PLAIN))

@@ -22,9 +22,7 @@ DETECTORS: list[Detector] = [
 _ORDER = {"warning": 0, "note": 1, "info": 2}
 
 
-def find_all(
-    context: Context, costs: KernelCosts, steps: list[Step], kernels: list[Kernel]
-) -> list[Finding]:
+def find_all(context: Context, costs: KernelCosts, steps: list[Step], kernels: list[Kernel]) -> list[Finding]:
     """All findings: what saves time first (most first), then by severity, then by rule."""
     facts = Facts(context=context, costs=costs, steps=steps, kernels=kernels)
     found = [finding for detector in DETECTORS for finding in detector(facts)]

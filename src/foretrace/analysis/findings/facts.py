@@ -93,7 +93,12 @@ class Facts:
 
 
 def _is_library(file: str) -> bool:
-    return file.startswith(("torch/", "<")) or "site-packages" in file or "dist-packages" in file or "/lib/python" in file
+    return (
+        file.startswith(("torch/", "<"))
+        or "site-packages" in file
+        or "dist-packages" in file
+        or "/lib/python" in file
+    )
 
 
 def megabytes(size: float) -> str:

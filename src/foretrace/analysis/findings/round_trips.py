@@ -27,7 +27,7 @@ class _Tensor:
     @property
     def bytes(self) -> int:
         found = dtype(self.dtype)
-        return self.elements * found.bytes if found else 0
+        return self.elements * found.itemsize if found else 0
 
 
 @dataclass

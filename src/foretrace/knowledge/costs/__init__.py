@@ -7,8 +7,8 @@ one function, one line in the table and one test.
     >>> cost.flops, cost.bytes
     (38654705664, 67633152)
 
-The cost is that of the named operator alone. A trace nests operators (``aten::linear`` calls ``aten::addmm``),
-so whoever sums costs takes them from the operators that launched the kernels.
+The cost is that of the named operator alone. A trace nests operators (``aten::linear`` calls
+``aten::addmm``), so whoever sums costs takes them from the operators that launched the kernels.
 """
 
 from __future__ import annotations
@@ -44,9 +44,16 @@ for _table in (
     _FORMULAS.update(_table)
 
 # They launch nothing themselves: their children in the trace are counted.
-_COMPOSITE = frozenset(
-    ["einsum", "tensordot", "cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d", "dropout", "slice_backward", "select_backward", "embedding_backward", "constant_pad_nd", "pad", "binary_cross_entropy_with_logits", "linalg_norm", "flatten_dense_tensors", "value_selecting_reduction_backward", "gather_backward", "max_pool2d", "max_pool1d", "max_pool3d", "adaptive_avg_pool2d", "group_norm", "instance_norm", "scaled_dot_product_attention_math", "_scaled_dot_product_attention_math", "multi_head_attention_forward", "lstm", "gru", "rnn_tanh", "tile", "hstack", "vstack", "dstack", "one_hot", "interpolate", "kl_div", "l1_loss", "cosine_similarity", "cdist", "pairwise_distance", "index_backward", "index_select_backward", "sum_to_size", "_sparse_sum", "norm_except_dim", "_weight_norm", "linear_backward", "diagonal_backward", "trace_backward"]
-)
+_COMPOSITE = """
+    einsum tensordot cross_entropy_loss nll_loss nll_loss_nd nll_loss2d dropout slice_backward select_backward
+    embedding_backward constant_pad_nd pad binary_cross_entropy_with_logits linalg_norm flatten_dense_tensors
+    value_selecting_reduction_backward gather_backward max_pool2d max_pool1d max_pool3d adaptive_avg_pool2d
+    group_norm instance_norm _scaled_dot_product_attention_math multi_head_attention_forward lstm gru rnn_tanh
+    tile hstack vstack dstack one_hot interpolate kl_div l1_loss cosine_similarity cdist pairwise_distance
+    index_backward index_select_backward sum_to_size norm_except_dim _weight_norm linear_backward
+    diagonal_backward trace_backward
+"""
+_COMPOSITES = frozenset(_COMPOSITE.split())
 
 
 def has_formula(op: str) -> bool:
@@ -76,8 +83,8 @@ def op_cost(
 
     ``op`` as traces name it (``aten::mm``). ``shapes``, ``dtypes``, ``strides``, ``concrete`` are Kineto's
     ``Input Dims`` (nested for tensor lists), ``Input type``, ``Input Strides`` (elements) and ``Concrete
-    Inputs``; older traces lack the last two, and then what depends on them is ``None``. ``outputs``: shapes of
-    the results, where known. ``list_itemsize``: bytes an element of tensor-list members, which no trace
+    Inputs``; older traces lack the last two, and then what depends on them is ``None``. ``outputs``: shapes
+    of the results, where known. ``list_itemsize``: bytes an element of tensor-list members, which no trace
     records but a kernel name or a neighbouring row may tell.
 
     Never raises: what cannot be known is ``None`` with a ``reason``.
@@ -100,7 +107,7 @@ def _why_not(op: str, base: str) -> str:
         return f"{op} is a view: it changes sizes and strides, no data moves"
     if kind in ("allocation", "query"):
         return f"{op} moves no data"
-    if base in _COMPOSITE:
+    if base in _COMPOSITES:
         return f"{op} is made of other operators, which are counted"
     if op.startswith("autograd::engine::") or op.split("::")[-1].rstrip("0123456789").endswith("Backward"):
         return f"{op} is a node of the backward graph; the operators it calls are counted"

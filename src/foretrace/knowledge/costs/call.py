@@ -61,15 +61,15 @@ class Operand:
 
     __slots__ = ("dtype", "numel", "shape", "strides")
 
-    def __init__(self, shape: Sequence[int], dtype: Dtype, strides: Sequence[int] | None) -> None:
-        self.shape = shape
+    def __init__(self, shape: list[int], dtype: Dtype, strides: list[int] | None) -> None:
+        self.shape: list[int] = shape
         self.dtype = dtype
         self.strides = strides
         self.numel = prod(shape)
 
     @property
     def elements(self) -> int:
-        """Distinct elements in memory: an expanded (stride 0) or overlapping view holds fewer than it shows."""
+        """Distinct elements in memory; an expanded (stride 0) or overlapping view holds fewer."""
         strides = self.strides
         if strides is None or not self.numel:
             return self.numel
@@ -103,7 +103,7 @@ def _sizes(value: Any) -> list[int] | None:
     for size in value:
         if type(size) is not int or size < 0:
             return None
-    return list(value)
+    return value if isinstance(value, list) else list(value)
 
 
 def _valid_strides(value: Any, dims: int) -> list[int] | None:
@@ -112,7 +112,7 @@ def _valid_strides(value: Any, dims: int) -> list[int] | None:
     for stride in value:
         if type(stride) is not int:
             return None
-    return list(value)
+    return value if isinstance(value, list) else list(value)
 
 
 class Call:

@@ -103,11 +103,8 @@ def _forward(call: Call) -> Cost:
     if len(x_shape) == len(w.shape) - 1:  # a single, unbatched sample
         x_shape.insert(0, 1)
     dims = len(x_shape) - 2
-    transposed: bool | None
-    if isinstance(where.transposed, bool):
-        transposed = where.transposed
-    else:
-        transposed = call.boolean(where.transposed)
+    flag = where.transposed
+    transposed = flag if isinstance(flag, bool) else call.boolean(flag)
     out = call.output()
     if out is None:
         out = _from_arguments(call, where, x_shape, list(w.shape), dims, transposed)

@@ -99,7 +99,9 @@ def _matmul(call: Call) -> Cost:
     if batch is None:
         raise Unknown(f"the batch sizes of {call.name} cannot be broadcast: {a.shape} and {b.shape}")
     (m, k), n, count = a_shape[-2:], b_shape[-1], numel(batch)
-    if len(b.shape) <= 2 or numel(b.shape[:-2]) == 1:  # torch folds the batch of the first operand into its rows
+    if (
+        len(b.shape) <= 2 or numel(b.shape[:-2]) == 1
+    ):  # torch folds the batch of the first operand into its rows
         m, count = m * count, 1
     letters = layout(a, b) if len(a.shape) > 1 and len(b.shape) > 1 else None
     gemm = GemmShape(m, n, k, count, a.dtype.name, letters, False)
@@ -155,17 +157,23 @@ def _outer_product(call: Call) -> Cost:
 
 
 def _scaled_mm(call: Call) -> Cost:
-    """``_scaled_mm(a, b, scale_a, scale_b, bias, scale_result, out_dtype, …)``; older overloads move the scales."""
+    """``_scaled_mm(a, b, scale_a, scale_b, bias, scale_result, out_dtype, …)``.
+
+    torch 2.4 and older have ``(a, b, bias, out_dtype, scale_a, scale_b, …)``. Without ``out_dtype`` the
+    result has the type of ``a``.
+    """
     a, b = call.need(0), call.need(1)
-    extras = [t for t in map(call.tensor, range(2, 6)) if t is not None]
-    out = call.dtype_at(6) or next((call.dtype_at(i) for i in (3, 4, 5, 7) if call.dtype_at(i)), None)
-    if a.dtype.name == "fp4_e2m1":  # two values to a stored byte along k
+    old = len(call) > 4 and call.tensor(3) is None and call.tensor(4) is not None
+    bias = call.tensor(2 if old else 4)
+    extras = sum(t.bytes for t in call.tensors_at(range(2, 6)))
+    packed = a.dtype.name == "fp4_e2m1"  # two values to a stored byte along k
+    if packed:
         a, b = _unpacked(a, -1), _unpacked(b, -2)
-    cost = _product(call, a, b, sum(t.bytes for t in extras), call.tensor(4) is not None, out)
-    if a.dtype.name == "fp4_e2m1" and cost.bytes is not None:
-        half = (a.numel + b.numel) // 2
-        return Cost(cost.flops, cost.bytes - half, cost.gemms, note="two FP4 values a byte")
-    return cost
+        extras -= (a.numel + b.numel) // 2
+    cost = _product(call, a, b, extras, bias is not None, call.dtype_at(3 if old else 6))
+    if call.concrete is None:
+        return Cost(cost.flops, None, cost.gemms, f"the trace does not record the result type of {call.name}")
+    return Cost(cost.flops, cost.bytes, cost.gemms, note="two FP4 values a byte" if packed else None)
 
 
 def _unpacked(matrix: Operand, dim: int) -> Operand:
@@ -184,14 +192,14 @@ def _int_mm(call: Call) -> Cost:
 
 
 def _grouped_mm(call: Call) -> Cost:
-    """``_grouped_mm(a, b, offs)``: groups along m (2-D by 3-D), k (2-D by 2-D), n (3-D by 2-D), or a batch."""
+    """``_grouped_mm(a, b, offs)``: groups along m (2-D by 3-D), k (2-D, 2-D), n (3-D, 2-D), or a batch."""
     a, b = call.need(0), call.need(1)
     scaled = "scaled" in call.base
     offsets = call.tensor(4 if scaled else 2)
     groups = offsets.numel if offsets is not None else 1
     out = (call.dtype_at(7) if scaled else call.dtype_at(4)) or a.dtype
-    if scaled and out is a.dtype:
-        raise Unknown(f"the result type of {call.name} is not recorded")
+    if scaled and call.concrete is None:
+        raise Unknown(f"the trace does not record the result type of {call.name}")
     dims = (len(a.shape), len(b.shape))
     if dims == (2, 3) and a.shape[1] == b.shape[1]:
         gemm = GemmShape(a.shape[0], b.shape[2], a.shape[1], 1, a.dtype.name, layout(a, b))

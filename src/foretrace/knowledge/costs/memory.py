@@ -53,16 +53,15 @@ def _scalar(call: Call) -> Cost:
 
 
 def _arange(call: Call) -> Cost:
-    """``arange(end)``, ``(start, end)``, ``(start, end, step)``, each followed by dtype, layout, device, pin."""
+    """``(end)``, ``(start, end)`` or ``(start, end, step)``, then dtype and so on, or out."""
     out = next((t for t in map(call.tensor, range(len(call) - 1, -1, -1)) if t is not None), None)
     scalars = len(call) - (1 if out is not None else 4)
     numbers = [call.number(i) for i in range(max(scalars, 0))]
     if not 1 <= len(numbers) <= 3 or any(n is None for n in numbers):
         raise Unknown(f"the trace does not record the bounds of {call.name}")
     bounds = [n for n in numbers if n is not None]
-    start, end, step = (
-        (0.0, bounds[0], 1.0) if len(bounds) == 1 else (bounds[0], bounds[1], (bounds + [1.0])[2])
-    )
+    start, end = (0.0, bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
+    step = bounds[2] if len(bounds) == 3 else 1.0
     if step == 0:
         raise Unknown(f"{call.name} has step 0")
     count = max(0, -int(-(end - start) // step))
@@ -139,7 +138,10 @@ def _index(call: Call) -> Cost:
 
 
 def _index_put(call: Call) -> Cost:
-    """``index_put_(self, [indices], values, accumulate)``: values read, their places written (accumulate: read too)."""
+    """``index_put_(self, [indices], values, accumulate)``: values read, their places written.
+
+    Accumulating reads those places, too.
+    """
     x, values = call.need(0), call.need(2)
     if len(values.shape) == 0:
         raise Unknown(f"the profiler does not record the index tensors of {call.name}")
@@ -268,9 +270,8 @@ def _bucketize(call: Call) -> Cost:
     return Cost(None, a.bytes + b.bytes + 8 * values.numel)
 
 
-# _foreach_* out of place writes a new list; in place the first list is written. Lists after the first that are
-# read: by the operator's name.
 def _foreach(call: Call) -> Cost:
+    """Every list read once, one list as long as the first written (itself, or a new one)."""
     lists = [i for i in range(len(call)) if is_tensor_list(call.dtypes[i])]
     if not lists:
         raise Unknown(f"the trace does not record the lists of {call.name}")
@@ -314,8 +315,9 @@ def _quantize(call: Call) -> Cost:
 
 
 _FOREACH = """
-    abs acos add addcdiv addcmul ceil clamp_max clamp_min copy cos div erf exp expm1 floor frac lerp log log10 log1p
-    log2 max maximum minimum mul neg norm pow reciprocal round rsqrt sigmoid sign sin sqrt sub tan tanh trunc zero
+    abs acos add addcdiv addcmul ceil clamp_max clamp_min copy cos div erf exp expm1 floor frac lerp log log10
+    log1p log2 max maximum minimum mul neg norm pow reciprocal round rsqrt sigmoid sign sin sqrt sub tan tanh
+    trunc zero
 """
 
 FORMULAS = {

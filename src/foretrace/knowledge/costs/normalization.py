@@ -1,7 +1,7 @@
 """Normalisation: the input read once, the result and the saved statistics written once.
 
-A kernel that cannot hold a row reads it twice; the least is once. Statistics are fp32 for 16-bit inputs (ATen's
-``acc_type`` on GPUs). Argument positions are those of ``native_functions.yaml``.
+A kernel that cannot hold a row reads it twice; the least is once. Statistics are fp32 for 16-bit inputs
+(ATen's ``acc_type`` on GPUs). Argument positions are those of ``native_functions.yaml``.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _batch_norm(call: Call) -> Cost:
 
 
 def _batch_norm_backward(call: Call) -> Cost:
-    """Both orders: native ``(grad, input, …)`` and cuDNN's ``(input, grad, …)``; masks differ only in the small."""
+    """Native ``(grad, input, …)`` and cuDNN's ``(input, grad, …)`` weigh the same."""
     a, b = call.need(0), call.need(1)
     small = [t for t in map(call.tensor, range(2, 7)) if t is not None and len(t.shape) == 1]
     weight = call.tensor(2)

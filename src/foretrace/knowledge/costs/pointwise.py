@@ -41,7 +41,8 @@ _BINARY_FLOATING = """
     div divide true_divide atan2 arctan2 xlogy special_xlogy special_xlog1py logaddexp logaddexp2
 """
 _BINARY_BOOLEAN = """
-    eq ne lt le gt ge greater greater_equal less less_equal not_equal logical_and logical_or logical_xor isclose
+    eq ne lt le gt ge greater greater_equal less less_equal not_equal isclose logical_and logical_or
+    logical_xor
 """
 _TERNARY = "addcmul addcdiv lerp where clamp clip log_sigmoid_backward"
 
@@ -66,8 +67,11 @@ def _gather(call: Call, count: int) -> _Parts:
         raise Unknown(
             f"the trace does not record the operands of {call.name} (record_shapes=True records them)"
         )
-    shape = broadcast([list(t.shape) for t in operands])
-    if shape is None:
+    shape = operands[0].shape
+    if any(t.shape != shape for t in operands):
+        common = broadcast([t.shape for t in operands])
+        shape = common if common is not None else [-1]
+    if shape == [-1]:
         raise Unknown(f"the operand shapes of {call.name} cannot be broadcast")
     out = None
     if not call.inplace:
@@ -86,10 +90,10 @@ def _result_type(call: Call, operands: list[Operand]) -> Dtype:
         operands = operands[1:] or operands
     elif call.base in ("masked_fill", "native_dropout_backward", "_masked_scale"):
         operands = operands[:1]
-    kinds = [(t.dtype, len(t.shape)) for t in operands]
-    found = promote(kinds)
-    if found is None:
-        raise Unknown(f"the trace does not record the operand types of {call.name}")
+    found: Dtype | None = operands[0].dtype
+    if any(t.dtype is not found for t in operands):
+        found = promote([(t.dtype, len(t.shape)) for t in operands])
+    assert found is not None  # there is at least one operand
     if found.kind in ("int", "bool") and call.base in _FLOATING:
         return _type("fp32")
     return found
@@ -149,8 +153,23 @@ def _gated(call: Call) -> Cost:
     return Cost(None, x.bytes + out.result_bytes)
 
 
+def _liger(call: Call) -> Cost:
+    a, b = call.need(0), call.need(1)
+    return Cost(None, a.bytes + b.bytes + a.result_bytes)
+
+
+def _liger_backward(call: Call) -> Cost:
+    """Liger's gated activations: gradient, gate and up read; both gradients written over gate and up."""
+    return Cost(None, 5 * call.need(0).bytes)
+
+
 FORMULAS = {
     **dict.fromkeys(OPERANDS, _pointwise),
+    # Liger-Kernel's autograd functions (liger_kernel/ops/geglu.py, swiglu.py): c = act(a) · b.
+    "LigerGELUMulFunction": _liger,
+    "LigerSiLUMulFunction": _liger,
+    "LigerGELUMulFunctionBackward": _liger_backward,
+    "LigerSiLUMulFunctionBackward": _liger_backward,
     "native_dropout": _native_dropout,
     "_fused_dropout": _native_dropout,
     "glu": _glu,

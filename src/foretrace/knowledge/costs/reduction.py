@@ -16,8 +16,8 @@ __all__ = ["FORMULAS"]
 _REDUCTIONS = {
     "sum": 1, "nansum": 1, "mean": 1, "nanmean": 1, "amax": 1, "amin": 1, "prod": 1, "all": 1, "any": 1,
     "var": 1, "std": 1, "var_mean": 1, "std_mean": 1, "logsumexp": 1, "count_nonzero": 1, "argmax": 1,
-    "argmin": 1, "max": 1, "min": 1, "median": 1, "nanmedian": 1, "mode": 1, "norm": 2, "linalg_vector_norm": 2,
-    "aminmax": 1,
+    "argmin": 1, "max": 1, "min": 1, "median": 1, "nanmedian": 1, "mode": 1, "norm": 2,
+    "linalg_vector_norm": 2, "aminmax": 1,
 }  # fmt: skip
 _LENGTHWISE = frozenset({"max", "min", "median", "nanmedian", "mode"})  # (values, int64 indices) with a dim
 

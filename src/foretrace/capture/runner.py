@@ -1,0 +1,219 @@
+"""Record one variant of a program: first call, unprofiled timing, then the profiled steps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from foretrace.capture.backend import Backend
+from foretrace.capture.files import Rows
+from foretrace.capture.plan import Plan
+from foretrace.capture.recording import profile
+from foretrace.capture.variants import MODES, check_variant, graphs_compiled, make_step
+from foretrace.capture.workloads import Program
+from foretrace.errors import CaptureError, EmptyTraceError, ForetraceError, InputError
+from foretrace.model.sidefile import Schedule, SideFile, Unprofiled
+from foretrace.timing import clock_for, measure
+
+__all__ = ["Outcome", "Request", "pick_device", "record_variant"]
+
+# The unprofiled pass takes at least as many samples as there are active steps, and up to _MOST while it is
+# quick.
+_MOST = 100
+_BUDGET_S = 1.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to record, apart from the variant."""
+
+    workload: str
+    make: Callable[[], Program]
+    device: str
+    mode: str = "forward"
+    plan: Plan = field(default_factory=Plan)
+    warm_calls: int = 3  # before the first step, so that lazy loading is not in the recording; 0: cold
+    shapes: bool = True
+    stacks: bool = False
+    memory: bool = False
+    seed: int = 0
+    label: str | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    command: list[str] | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A recording that was written."""
+
+    path: Path
+    rows: Rows
+    side: SideFile
+
+
+def pick_device(wanted: str | None) -> str:
+    """Return the device to run on: what was asked for, or the GPU if there is one.
+
+    Raises :class:`InputError` when the device is not known or not there; :class:`MissingExtraError` without
+    torch.
+    """
+    from foretrace.capture.torch_backend import import_torch
+
+    torch = import_torch()
+    available = bool(torch.cuda.is_available())
+    if wanted is None:
+        return "cuda" if available else "cpu"
+    kind, _, number = wanted.partition(":")
+    if kind not in ("cuda", "cpu") or (number and not number.isdigit()):
+        raise InputError(f"--device {wanted} is not known; choose cpu, cuda, or cuda:1 and so on")
+    if kind == "cuda":
+        if not available:
+            raise InputError(
+                "--device cuda: torch finds no GPU here; `foretrace doctor` says why, or use cpu"
+            )
+        if number and int(number) >= torch.cuda.device_count():
+            raise InputError(f"--device {wanted}: there are {torch.cuda.device_count()} GPUs, counted from 0")
+        if number:
+            torch.cuda.set_device(int(number))
+    return wanted
+
+
+def record_variant(
+    request: Request,
+    variant: str,
+    path: Path,
+    *,
+    force: bool = False,
+    backend: Backend | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Outcome:
+    """Build the program, time it without the profiler, record it, and write the trace with its side file.
+
+    ``say`` gets one line of progress at a time. Raises what :class:`profile` raises, and
+    :class:`CaptureError` when the program itself fails.
+    """
+    import torch
+
+    if request.mode not in MODES:
+        raise InputError(f"--mode {request.mode} is not known; choose from {', '.join(MODES)}")
+    note = check_variant(variant, request.device.partition(":")[0])
+    torch.manual_seed(request.seed)
+    step = make_step(request.make(), variant, request.mode)
+    side = SideFile(
+        command=request.command,
+        workload=request.workload,
+        parameters=dict(request.parameters),
+        variant=variant,
+        mode=request.mode,
+        device=request.device,
+        seed=request.seed,
+        label=request.label,
+    )
+    if note is not None:
+        say(note)
+        side.warnings.append(note)
+    recording = profile(
+        path,
+        wait=request.plan.wait,
+        warmup=request.plan.warmup,
+        active=request.plan.active,
+        shapes=request.shapes,
+        stacks=request.stacks,
+        memory=request.memory,
+        force=force,
+        backend=backend,
+    )
+    recording.side = side
+    side.schedule = Schedule(
+        wait=request.plan.wait,
+        warmup=request.plan.warmup,
+        active=request.plan.active,
+        warm_calls=request.warm_calls,
+    )
+    graphs_before = graphs_compiled()
+    if request.warm_calls > 0:
+        if variant != "eager":
+            say(f"{variant}: compiling")
+        side.first_call_us = _first_call(step, request, variant)
+        graphs_before = graphs_compiled()
+        for _ in range(request.warm_calls - 1):
+            step()
+        _time_unprofiled(step, request, side)
+    else:
+        side.missing["first_call_us"] = "a cold recording: the first call is step 0 of the schedule"
+        side.missing["unprofiled"] = "a cold recording: timing the steps first would warm them up"
+    graphs_after = graphs_compiled()
+    if variant == "eager":
+        side.missing["recompiles"] = "eager code is not compiled"
+    elif request.warm_calls == 0 or graphs_before is None or graphs_after is None:
+        side.missing["recompiles"] = "compilation was not watched from its start"
+    else:
+        side.recompiles = graphs_after - graphs_before
+    with recording as p:
+        for _ in p.steps():
+            _call(step, variant)
+    outcome = Outcome(recording.path, recording.rows, recording.side)
+    if request.device.startswith("cuda") and not outcome.rows.kernels:
+        raise EmptyTraceError(
+            f"the workload ran on the GPU and {outcome.path} holds no kernel; `foretrace doctor` finds out why"
+        )
+    return outcome
+
+
+def _first_call(step: Callable[[], Any], request: Request, variant: str) -> float:
+    """Make the first call and return its duration, compilation and lazy loading included, µs."""
+    start = time.perf_counter_ns()
+    _call(step, variant)
+    _synchronize(request.device)
+    return (time.perf_counter_ns() - start) / 1e3
+
+
+def _call(step: Callable[[], Any], variant: str) -> None:
+    try:
+        step()
+    except ForetraceError:
+        raise
+    except Exception as error:
+        # Compilers put pages of advice after the sentence that matters.
+        said = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
+        raise CaptureError(f"the program failed ({variant}): {type(error).__name__}: {said}") from error
+
+
+def _time_unprofiled(step: Callable[[], Any], request: Request, side: SideFile) -> None:
+    import torch
+
+    on_gpu = request.device.startswith("cuda")
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    else:
+        side.missing["peak_memory_bytes"] = "torch counts memory on GPUs only"
+    timing = measure(
+        step,
+        clock=clock_for(request.device),
+        warmup=1,
+        runs=request.plan.active,
+        budget_s=_BUDGET_S,
+        max_runs=max(_MOST, request.plan.active),
+    )
+    side.unprofiled = Unprofiled(
+        median_us=timing.median_us,
+        iqr_us=timing.iqr_us,
+        runs=timing.runs,
+        method=timing.method,
+        samples_us=list(timing.samples_us),
+        warmup=timing.warmup,
+    )
+    if timing.iqr_us is None:
+        side.missing["unprofiled.iqr_us"] = "one sample has no spread"
+    if on_gpu:
+        side.peak_memory_bytes = int(torch.cuda.max_memory_allocated())
+
+
+def _synchronize(device: str) -> None:
+    if device.startswith("cuda"):
+        import torch
+
+        torch.cuda.synchronize()

@@ -1,0 +1,13 @@
+"""What a GPU kernel's name says: kind, library, tile, layout, types, fused operators.
+
+One module holds one family of grammar; ``decode`` asks them in order. A part of a name whose meaning is not known stays
+in ``Decoded.unknown``; nothing is guessed. Every family reads its names in time linear in their length.
+"""
+
+from __future__ import annotations
+
+from foretrace.knowledge.kernels._base import KINDS, Decoded
+from foretrace.knowledge.kernels._decode import decode
+from foretrace.knowledge.kernels._describe import describe
+
+__all__ = ["KINDS", "Decoded", "decode", "describe"]

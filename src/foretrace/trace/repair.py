@@ -1,0 +1,425 @@
+"""Reading a damaged trace: all whole events count, and what was mended is said.
+
+Called only when the typed decoder has refused the text. The text is put into UTF-8 and then read in chunks of about
+a megabyte at the full speed of that decoder. Only a chunk that fails is taken apart into events, and only an event
+that fails is mended (``fragment.py``), so the cost is that of a healthy file plus the damage.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from foretrace.errors import TraceReadError
+from foretrace.trace.decode import RawEvent, decode_fast, event_decoder, event_list_decoder, exact_times
+from foretrace.trace.fragment import EVENT_KEYS, TYPES, decode_lenient, mend, object_end
+from foretrace.trace.refuse import refuse_json, refuse_text
+
+__all__ = ["decode_damaged", "to_utf8"]
+
+_CHUNK = 1 << 20
+_BLANK = b" \t\r\n\0"
+_BETWEEN = _BLANK + b","
+_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*')
+# Where an event may begin: a brace with a key of an event behind it. What stands before decides (see `_starts`).
+_START = re.compile(rb"\{\s*[\"'](?:" + b"|".join(EVENT_KEYS) + rb")[\"']\s*:")
+_TAIL_KEY = re.compile(rb'\s*,?\s*"[^"\\]{1,64}"\s*:')
+
+
+def decode_damaged(text: bytes, path: str) -> tuple[list[RawEvent], dict[str, Any], bool, list[str]]:
+    """Read what can be read: (events, other top-level keys, whether it was a bare array, repairs in words).
+
+    Raises ``TraceReadError`` with one sentence where the text holds no trace events at all.
+    """
+    repairs: list[str] = []
+    sound = to_utf8(text, repairs)
+    if sound is not text:
+        try:
+            return (*decode_fast(sound), repairs)
+        except _ERRORS:
+            pass
+    reading = _Reading(sound, path)
+    reading.document(0)
+    return reading.events, reading.meta, reading.bare, [*repairs, *reading.words()]
+
+
+def to_utf8(text: bytes, repairs: list[str]) -> bytes:
+    """The text as UTF-8 without byte order mark; returns the same object when nothing had to be done."""
+    for mark, encoding in (
+        (codecs.BOM_UTF32_LE, "utf-32-le"),
+        (codecs.BOM_UTF32_BE, "utf-32-be"),
+        (codecs.BOM_UTF16_LE, "utf-16-le"),
+        (codecs.BOM_UTF16_BE, "utf-16-be"),
+        (b"{\0", "utf-16-le"),
+        (b"[\0", "utf-16-le"),
+        (b"\0{", "utf-16-be"),
+        (b"\0[", "utf-16-be"),
+    ):
+        if text.startswith(mark):
+            repairs.append(f"the text is {encoding[:6].upper()}; it was converted")
+            body = text[len(mark) :] if mark[:1] not in b"{[\0" or mark == codecs.BOM_UTF32_BE else text
+            return body.decode(encoding, "replace").encode()
+    if text.startswith(codecs.BOM_UTF8):
+        repairs.append("a byte order mark stood before the text; it was removed")
+        text = text[len(codecs.BOM_UTF8) :]
+    bare = text.rstrip(b"\0")
+    if len(bare) < len(text):
+        repairs.append(f"{len(text) - len(bare)} zero bytes after the text were ignored")
+        text = bare
+    return _valid_utf8(text, repairs)
+
+
+def is_utf8(text: bytes) -> bool:
+    """Whether the text is valid UTF-8, checked piece by piece so that no second copy of it is made."""
+    if text.isascii():
+        return True
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    view = memoryview(text)
+    try:
+        for at in range(0, len(text), 1 << 22):
+            decoder.decode(view[at : at + (1 << 22)])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _valid_utf8(text: bytes, repairs: list[str]) -> bytes:
+    if is_utf8(text):
+        return text
+    count = 0
+
+    def replace(error: UnicodeError) -> tuple[str, int]:
+        nonlocal count
+        count += 1
+        return "\ufffd", error.end if isinstance(error, UnicodeDecodeError) else 0
+
+    codecs.register_error("foretrace-count", replace)
+    decoder = codecs.getincrementaldecoder("utf-8")("foretrace-count")
+    view = memoryview(text)
+    parts = [decoder.decode(view[at : at + (1 << 22)]).encode() for at in range(0, len(text), 1 << 22)]
+    parts.append(decoder.decode(b"", final=True).encode())
+    repairs.append(f"{count} {'place' if count == 1 else 'places'} with bytes that are not UTF-8, replaced by �")
+    return b"".join(parts)
+
+
+class _Reading:
+    """One pass over the text, with everything found so far."""
+
+    def __init__(self, text: bytes, path: str) -> None:
+        self.text = text
+        self.path = path
+        self.events: list[RawEvent] = []
+        self.meta: dict[str, Any] = {}
+        self.bare = False
+        self.mended: Counter[str] = Counter()
+        self.skipped = 0
+        self.strangers = 0  # entries of the list that are no events
+        self.cut = False
+        self.cut_events = 0
+        self.documents = 0
+        self.ignored = 0
+        self.notes: list[str] = []
+
+    def words(self) -> list[str]:
+        """The repairs, most important first."""
+        words = []
+        if self.cut:
+            lost = "; an incomplete event at the end was dropped" if self.cut_events else ""
+            words.append(
+                f"the text is cut off; all {len(self.events):,} whole events before the cut were read{lost}"
+            )
+        if self.skipped:
+            words.append(_counted(self.skipped, "broken event", "skipped"))
+        if self.strangers:
+            words.append(_counted(self.strangers, "entry that is no event", "skipped"))
+        words += [f"{what} ({count}×)" for what, count in self.mended.items()]
+        words += self.notes
+        if self.documents > 1:
+            words.append(f"{self.documents} documents stood one after another; their events were read as one trace")
+        if self.ignored:
+            words.append(_counted(self.ignored, "byte", "after the end of the document ignored"))
+        return words or ["the text did not decode at first; it was read event by event"]
+
+    def document(self, at: int) -> None:
+        """Read the document that begins at ``at`` and those behind it."""
+        while at < len(self.text):
+            self.documents += 1
+            at = self._one(at)
+
+    def _one(self, at: int) -> int:
+        """Read one document; returns where the next one begins (the end of the text if there is none)."""
+        key = _EVENTS_KEY.search(self.text, at)
+        begin = self._skip_blank(at)
+        first = self.text[begin : begin + 1]
+        start = _START.search(self.text, at)
+        if first == b"{" and key and (not start or key.start() < start.start() or start.start() > begin):
+            if self.text[key.end() : key.end() + 1] != b"[":
+                raise refuse_json({"traceEvents": None}, self.path)
+            self._metadata(self.text[begin : key.start()])
+            return self._list(key.end() + 1)
+        if start is None:
+            return self._nothing(at, first)
+        if first == b"[":
+            self.bare = True
+            return self._list(begin + 1)
+        self.bare = True
+        if start.start() > begin:
+            self.notes.append("the beginning of the text is missing; events were read from the first whole one on")
+        else:
+            self.notes.append("the events stood one after another without a list around them")
+        return self._list(start.start())
+
+    def _nothing(self, at: int, first: bytes) -> int:
+        if self.events:
+            self.documents -= 1
+            self.ignored += len(self.text) - at
+            return len(self.text)
+        try:
+            document = msgspec.json.decode(self.text)
+        except _ERRORS:
+            document = None
+            if first in (b"{", b"[") and b"traceEvents" in self.text or self._kineto_head(at):
+                raise TraceReadError(
+                    f"{self.path} is cut off before its first whole event; copy or record the trace again"
+                ) from None
+            raise refuse_text(self.text, self.path) from None
+        raise refuse_json(document, self.path)
+
+    def _kineto_head(self, at: int) -> bool:
+        return b'"schemaVersion"' in self.text[at : at + 4096]
+
+    def _skip_blank(self, at: int) -> int:
+        while self.text[at : at + 1] and self.text[at] in _BLANK:
+            at += 1
+        return at
+
+    def _list(self, at: int) -> int:
+        """Read events from ``at`` to the end of their list; returns where the next document begins."""
+        size = _CHUNK
+        while at < len(self.text):
+            cut = self._next_start(at + size)
+            piece = self.text[at:cut].strip(_BETWEEN)
+            if not piece:
+                at = cut
+                continue
+            try:
+                found = event_list_decoder.decode(b"[" + piece + b"]")
+            except _ERRORS:
+                after, finished = self._piecewise(at, cut)
+                if finished:
+                    return after
+                # Only the beginning of one event fits into the chunk: look at more of it at once.
+                size = _CHUNK if after > at else size * 2
+                at = after
+                continue
+            self._keep(found, piece)
+            at = cut
+        self.cut = True
+        return at
+
+    def _keep(self, found: list[RawEvent], piece: bytes) -> None:
+        exact_times(found, b"[" + piece + b"]")
+        self.events += found
+
+    def _next_start(self, at: int) -> int:
+        for start in _START.finditer(self.text, at):
+            if self._begins_event(start.start()):
+                return start.start()
+        return len(self.text)
+
+    def _begins_event(self, at: int) -> bool:
+        """Whether the brace at ``at`` is not the value of a key (``"args": {"name": …}``)."""
+        low = max(at - 256, 0)
+        before = self.text[low:at].rstrip(_BLANK)
+        return before[-1:] != b":"
+
+    def _piecewise(self, at: int, cut: int) -> tuple[int, bool]:
+        """Read the events of a chunk one by one: (where to go on, whether the list has ended)."""
+        text = self.text
+        starts = [m.start() for m in _START.finditer(text, at, cut) if self._begins_event(m.start())]
+        last_chunk = cut >= len(text)
+        if not starts:
+            self._leftover(text[at:cut])
+            return cut, False
+        self._leftover(text[at : starts[0]])
+        ends = [*starts[1:], cut]
+        index = 0
+        while index < len(starts):
+            start = starts[index]
+            if index == len(starts) - 1 and not last_chunk and index > 0:
+                return start, False  # it may go on in the next chunk
+            event, end, index = self._one_event(starts, ends, index)
+            if event is None:
+                if index >= len(starts) and last_chunk:
+                    self.cut, self.cut_events = True, 1
+                    return len(text), True
+                self.skipped += 1
+                continue
+            self._add(event, text[start:end])
+            stop = ends[index - 1]
+            rest = text[end:stop].strip(_BETWEEN)
+            if rest:
+                closed = self._after(end, stop, rest)
+                if closed >= 0:
+                    return closed, True
+        return cut, False
+
+    def _one_event(
+        self, starts: list[int], ends: list[int], index: int
+    ) -> tuple[RawEvent | None, int, int]:
+        """Decode the event at ``index``: (event, where its text ends, index of the next one)."""
+        text = self.text
+        start, stop = starts[index], ends[index]
+        piece = text[start:stop].rstrip(_BETWEEN)
+        event = _typed(piece)
+        if event is not None:
+            return event, start + len(piece), index + 1
+        end = object_end(piece)
+        if end > 0:
+            event = _typed(piece[:end])
+            if event is None:
+                event = self._converted(piece[:end])
+            if event is not None:
+                return event, start + end, index + 1
+        else:
+            # Open at its end: a list of objects inside args looks like the beginnings of further events.
+            for more in range(index + 1, min(index + 9, len(starts))):
+                joined = text[start : ends[more]].rstrip(_BETWEEN)
+                end = object_end(joined)
+                if end > 0:
+                    event = _typed(joined[:end])
+                    if event is not None:
+                        return event, start + end, more + 1
+                    break
+        event = self._mended(piece)
+        return event, stop, index + 1
+
+    def _mended(self, piece: bytes) -> RawEvent | None:
+        done: Counter[str] = Counter()
+        # The last event is followed by the end of the list and of the document, which belong to nobody's text.
+        event: RawEvent | None = mend(piece, done, _first_event)
+        if event is None and (closing := piece.rfind(b"]")) > 0:
+            event = mend(piece[:closing].rstrip(_BETWEEN), done, _first_event)
+        if event is not None:
+            self.mended.update(done)
+        return event
+
+    def _converted(self, piece: bytes) -> RawEvent | None:
+        event = decode_lenient(piece)
+        if event is not None:
+            self.mended[TYPES] += 1
+        return event
+
+    def _add(self, event: RawEvent, piece: bytes) -> None:
+        if isinstance(event.ts, float) and abs(event.ts) > 2**43:
+            lenient = decode_lenient(piece)
+            if lenient is not None:
+                event.ts = lenient.ts
+        self.events.append(event)
+
+    def _leftover(self, text: bytes) -> None:
+        rest = text.strip(_BETWEEN)
+        if rest:
+            self.strangers += 1
+
+    def _after(self, end: int, stop: int, rest: bytes) -> int:
+        """What stands behind an event: -1 to go on, else where the next document begins."""
+        if rest[:1] != b"]":
+            self.strangers += 1
+            return -1
+        closing = self.text.index(b"]", end)
+        after = self._skip_blank(closing + 1)
+        if after >= len(self.text):
+            if not self.bare:
+                self.notes.append("the closing brace of the document was missing")
+            return len(self.text)
+        if self.bare:
+            return after
+        if self.text[after : after + 1] == b"}":
+            return self._skip_blank(after + 1)
+        if _TAIL_KEY.match(self.text, after):
+            return self._tail(after)
+        self.mended["surplus brackets inside the list of events, ignored"] += 1
+        return -1
+
+    def _tail(self, at: int) -> int:
+        """Top-level keys behind the list of events; returns where the next document begins."""
+        rest = b"{" + self.text[at:].strip(_BETWEEN)
+        end = object_end(rest)
+        whole = rest if end < 0 else rest[:end]
+        if not self._metadata(whole.rstrip(_BETWEEN).removesuffix(b"}")):
+            self.notes.append("the metadata after the events could not be read")
+        if end < 0:
+            self.notes.append("the end of the metadata after the events is missing")
+            return len(self.text)
+        skipped = len(self.text) - at - len(self.text[at:].lstrip(_BETWEEN))
+        return self._skip_blank(at + skipped + end - 1)
+
+    def _metadata(self, head: bytes) -> bool:
+        """Read ``{"key": value, …`` (without its closing brace) into ``meta``, key by key where it is damaged."""
+        body = head.rstrip(_BETWEEN) + b"}"
+        decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+        try:
+            raw = decode(body)
+        except _ERRORS:
+            raw = mend(body, self.mended, decode)
+        if raw is None:
+            raw = self._metadata_by_key(head)
+            if not raw:
+                return False
+            self.notes.append("part of the metadata could not be read")
+        for key, value in raw.items():
+            try:
+                self.meta.setdefault(key, msgspec.json.decode(value))
+            except _ERRORS:
+                self.meta.setdefault(key, None)
+        return True
+
+    def _metadata_by_key(self, head: bytes) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        keys = list(re.finditer(rb'(?:\A\s*\{|,|\n)\s*"([^"\\]{1,64})"\s*:\s*', head))
+        for key in keys:
+            value = head[key.end() :]
+            end = object_end(value) if value[:1] in (b"{", b"[") else -1
+            plain = re.match(rb'"(?:[^"\\\n]|\\.)*"|-?\d[\d.eE+-]*|true|false|null', value)
+            text = value[:end] if end > 0 else plain.group() if plain else b""
+            try:
+                msgspec.json.decode(text)
+            except _ERRORS:
+                continue
+            found.setdefault(key.group(1).decode(), msgspec.Raw(text))
+        return found
+
+
+def _typed(piece: bytes) -> RawEvent | None:
+    try:
+        return event_decoder.decode(piece)
+    except _ERRORS:
+        return None
+
+
+def _first_event(text: bytes) -> RawEvent:
+    """Decode an event whatever its types; raises ``msgspec.DecodeError`` so that mending goes on."""
+    event = _typed(text) or decode_lenient(text)
+    if event is None:
+        end = object_end(text)
+        event = decode_lenient(text[:end]) if end > 0 else None
+    if event is None:
+        raise msgspec.DecodeError("no event")
+    return event
+
+
+def _counted(count: int, what: str, done: str) -> str:
+    if count == 1:
+        return f"1 {what} {done}"
+    plural = what.replace("entry that is no event", "entries that are no events")
+    return f"{count:,} {plural if plural != what else what + 's'} {done}"
+
+
