@@ -180,9 +180,18 @@ def _launch(
     clock.stream[stream] = begin + duration + 0.8
     call = CALL % (api, thread, start, cost, clock.external, number, number, thread, start)
     return call + KERNEL % (
-        kernel, stream, begin, duration, clock.external, stream, number, chance.randrange(1, 64),
-        number, stream, begin,
-    )  # fmt: skip
+        kernel,
+        stream,
+        begin,
+        duration,
+        clock.external,
+        stream,
+        number,
+        chance.randrange(1, 64),
+        number,
+        stream,
+        begin,
+    )
 
 
 def _operator(
@@ -223,7 +232,7 @@ def _operator(
                 hidden,
                 hidden,
                 clock.index,
-            )  # fmt: skip
+            )
         )
     clock.cpu += 0.5 * len(names) + 0.3
     return "".join(parts) + inner
@@ -235,13 +244,14 @@ def _step(number: int, clock: _Clock, chance: random.Random) -> Iterator[str]:
         gemm = (chance.choice(GEMMS), 7, "cudaLaunchKernelExC", 55.0)
         yield _operator(clock, chance, ("aten::linear", "aten::matmul", "aten::mm"), 4242, gemm)
         point = (chance.choice(POINTWISE), 7, "cudaLaunchKernel", 21.0)
-        yield _operator(
-            clock, chance, (chance.choice(("aten::gelu", "aten::mul", "aten::add")),), 4242, point
-        )
+        yield _operator(clock, chance, (chance.choice(("aten::gelu", "aten::mul", "aten::add")),), 4242, point)
         if layer % 8 == 0:
             clock.correlation += 1
-            at = clock.stream[7]
+            at = max(clock.stream[7], clock.cpu + 5.0)
             clock.stream[7] = at + 2.0
+            arrow = (clock.correlation, 4242, clock.cpu)
+            yield CALL % ("cudaMemsetAsync", 4242, clock.cpu, 3.0, clock.external, clock.correlation, *arrow)
+            clock.cpu += 3.5
             yield TRANSFER % (
                 "gpu_memset",
                 "Memset (Device)",

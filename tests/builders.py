@@ -110,9 +110,7 @@ class TraceBuilder:
         self._complete(category, name, start, duration, recorded, extra)
         return correlation
 
-    def launch(
-        self, start: float, duration: float = 5.0, *, name: str = "cudaLaunchKernel", **options: Any
-    ) -> int:
+    def launch(self, start: float, duration: float = 5.0, *, name: str = "cudaLaunchKernel", **options: Any) -> int:
         """A kernel launch; returns its correlation id."""
         return self.call(name, start, duration, **options)
 
@@ -169,9 +167,7 @@ class TraceBuilder:
     ) -> int:
         """A memset on a stream."""
         recorded = {"bytes": bytes}
-        return self._gpu(
-            "gpu_memset", "Memset (Device)", start, duration, launch, stream, device, recorded, extra
-        )
+        return self._gpu("gpu_memset", "Memset (Device)", start, duration, launch, stream, device, recorded, extra)
 
     def gpu_annotation(self, name: str, start: float, duration: float, *, stream: int = 7) -> int:
         """An annotation mirrored on a stream; not GPU work."""
@@ -248,6 +244,4 @@ class TraceBuilder:
         recorded: dict[str, Any] = {"device": device, "context": 1, "stream": stream, **args}
         if launch is not None:
             recorded["correlation"] = launch
-        return self._complete(
-            category, name, start, duration, recorded, {"pid": device, "tid": stream, **extra}
-        )
+        return self._complete(category, name, start, duration, recorded, {"pid": device, "tid": stream, **extra})

@@ -1,4 +1,4 @@
-"""Shared by all tests; its place puts ``tests/`` on the import path, so that they can ``from builders import …``."""
+"""Shared by all tests; its place puts ``tests/`` on the import path, for ``from builders import …``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--regolden",
         action="store_true",
-        help="write the golden files (tests/data/golden, the JSON Schema) anew instead of comparing with them; "
-        "read the diff before you commit it",
+        help="write the golden files (tests/data/golden, the JSON Schema) anew instead of comparing with "
+        "them; read the diff before you commit it",
     )
 
 

@@ -67,9 +67,7 @@ def test_clip_keeps_what_lies_inside(pairs, bounds):
 def test_gaps_are_the_rest_of_the_window(pairs, bounds):
     low, high = bounds
     start, end = gaps(*arrays(pairs), low, high)
-    assert nanoseconds(zip(start.tolist(), end.tolist(), strict=True)) == set(range(low, high)) - nanoseconds(
-        pairs
-    )
+    assert nanoseconds(zip(start.tolist(), end.tolist(), strict=True)) == set(range(low, high)) - nanoseconds(pairs)
 
 
 @given(intervals, st.lists(window, max_size=6))

@@ -1,13 +1,13 @@
-"""The committed JSON Schema is the one the Structs generate, and it accepts what we write and nothing else."""
+"""The committed JSON Schema is the one the Structs generate; it accepts what we write and nothing else."""
 
 import json
 
 import pytest
 from jsonschema import Draft202012Validator
-from report.samples import cpu_report, mlp_report
 
 from foretrace.model.schema import REPORT_SCHEMA, report_schema, report_schema_text
 from foretrace.report import to_json
+from report.samples import cpu_report, mlp_report
 
 
 @pytest.fixture(scope="module")

@@ -32,9 +32,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
         workload="mlp",
         parameters={"batch": 64, "dtype": "bf16"},
         gpus=[GpuState(index=0, name="a GPU", sm_clock_mhz=1980.0)],
-        unprofiled=Unprofiled(
-            median_us=240.5, iqr_us=1.5, runs=2, method="cuda_events", samples_us=[240.0, 241.0]
-        ),
+        unprofiled=Unprofiled(median_us=240.5, iqr_us=1.5, runs=2, method="cuda_events", samples_us=[240.0, 241.0]),
         missing={"software.driver": "nvidia-smi was not found"},
     )
     assert write_side(trace, side) == tmp_path / "mlp.trace.side.json"

@@ -253,9 +253,7 @@ def mlp_report(**changes: object) -> Report:
         "gemms": [gemm()],
         "elementwise": [elementwise(), elementwise(op="aten::gelu", of_peak=None, cache_assisted=True)],
         "chain": [node("ProfilerStep#2", "annotation", linear, node("aten::gelu", "operator"))],
-        "gaps": [
-            Gap(step=0, start_us=12.5, duration_us=140.0, cause="waiting_for_cpu", detail="aten::linear")
-        ],
+        "gaps": [Gap(step=0, start_us=12.5, duration_us=140.0, cause="waiting_for_cpu", detail="aten::linear")],
         "findings": [
             finding(),
             finding(

@@ -3,9 +3,8 @@
 import json
 import math
 
-from report.samples import cpu_report, finding, mlp_report, step, trace_info
-
 from foretrace.report import to_json
+from report.samples import cpu_report, finding, mlp_report, step, trace_info
 
 
 def test_it_is_one_line_of_the_schema():

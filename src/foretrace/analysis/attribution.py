@@ -40,7 +40,8 @@ class Attribution:
     def rows_of(self, trace: Trace, step: int) -> NDArray[np.int64]:
         """GPU rows that ``step`` launched, by start."""
         gpu = trace.gpu_rows
-        return gpu[self.step[gpu] == step]
+        launched: NDArray[np.int64] = gpu[self.step[gpu] == step]
+        return launched
 
 
 def attribute(trace: Trace) -> Attribution:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 
 from foretrace.analysis.context import Context
-from foretrace.knowledge.kineto import RowKind
+from foretrace.knowledge.kineto import Call, RowKind
 from foretrace.model.report import Launcher, Step
 
 __all__ = ["dispatch_chain", "representative_step"]
@@ -53,10 +53,8 @@ def _visible(context: Context, row: int) -> bool:
     trace = context.trace
     kind = trace.kind[row]
     if kind == RowKind.CALL:
-        from foretrace.knowledge.kineto import Call
-
-        return bool(trace.links.enqueues[row]) or trace.links.call[row] in (Call.OCCUPANCY, Call.SYNCHRONIZE)
-    return kind != RowKind.PYTHON
+        return bool(trace.links.enqueues[row]) or int(trace.links.call[row]) in (Call.OCCUPANCY, Call.SYNCHRONIZE)
+    return int(kind) != RowKind.PYTHON
 
 
 def _build(

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foretrace.analysis import intervals
 from foretrace.analysis.attribution import Attribution, attribute
+from foretrace.analysis.blocking import blocking_calls, profiler_syncs
 from foretrace.errors import InputError
 from foretrace.knowledge import gpus
 from foretrace.knowledge.costs import Cost
@@ -60,6 +62,22 @@ class Context:
         return bool(len(self.trace.gpu_rows))
 
     @cached_property
+    def busy(self) -> tuple[Int64, Int64]:
+        """Starts and ends (ns) of the stretches in which any stream of any device worked, whole trace, in order."""
+        rows = self.trace.gpu_rows
+        return intervals.union_intervals(self.trace.start[rows], self.trace.end[rows])
+
+    @cached_property
+    def blocking(self) -> Int64:
+        """Rows of the API calls that hold the CPU until GPU work is done, by end."""
+        return blocking_calls(self.trace)
+
+    @cached_property
+    def profiler_syncs(self) -> set[int]:
+        """Rows of the synchronizing calls that are the profiler's own; they never count as the program's."""
+        return profiler_syncs(self.trace)
+
+    @cached_property
     def gpu_rows(self) -> Int64:
         """GPU rows the report speaks of, by start: those of the selected steps; with no selection, all."""
         rows = self.trace.gpu_rows
@@ -70,7 +88,8 @@ class Context:
     @cached_property
     def kernel_rows(self) -> Int64:
         """Kernel rows among ``gpu_rows``."""
-        return self.gpu_rows[self.trace.kind[self.gpu_rows] == RowKind.KERNEL]
+        rows: Int64 = self.gpu_rows[self.trace.kind[self.gpu_rows] == RowKind.KERNEL]
+        return rows
 
     @cached_property
     def operator_rows(self) -> Int64:
@@ -94,7 +113,7 @@ class Context:
     def gpus(self) -> list[TraceGpu]:
         """The devices the trace names."""
         listed = self.trace.meta.get("deviceProperties")
-        found = []
+        found: list[TraceGpu] = []
         for entry in listed if isinstance(listed, list) else []:
             if not isinstance(entry, dict):
                 continue

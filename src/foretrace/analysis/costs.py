@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 
 from foretrace.analysis.context import Context
 from foretrace.knowledge.costs import Cost, GemmShape, op_cost, triton_cost
+from foretrace.knowledge.dtypes import dtype, itemsize
+from foretrace.knowledge.kernels import Decoded
 from foretrace.knowledge.kineto import RowKind
-from foretrace.knowledge.limits import COMPUTE_KINDS
+from foretrace.knowledge.limits import COMPUTE_KINDS, MAIN_KERNEL_SHARE
 
 __all__ = ["KernelCost", "KernelCosts"]
 
@@ -25,8 +28,10 @@ class KernelCost:
     gemm: GemmShape | None
     op_row: int
     reason: str | None
+    dtype: str | None = None  # of the operator's first floating-point operand
 
 
+_SEVERAL = "the operator launches several kernels; its bytes belong to all of them together"
 _NOTHING = KernelCost(None, None, None, -1, "the trace ties no operator to this kernel")
 
 
@@ -48,8 +53,15 @@ class KernelCosts:
         """Cost of a kernel row."""
         kept = self._kept.get(row)
         if kept is None:
-            kept = self._kept[row] = self._cost(row)
+            cost = self._cost(row)
+            kept = self._kept[row] = replace(cost, dtype=self._operand_dtype(cost.op_row))
         return kept
+
+    def _operand_dtype(self, op: int) -> str | None:
+        if op < 0:
+            return None
+        found = (dtype(spelling) for spelling in self.context.operands(op)["dtypes"])
+        return next((d.name for d in found if d is not None and d.kind == "float"), None)
 
     def _cost(self, row: int) -> KernelCost:
         op = int(self.context.attribution.op[row])
@@ -69,15 +81,13 @@ class KernelCosts:
 
     def _share(self, row: int, op: int, cost: Cost, siblings: list[int]) -> KernelCost:
         """The part of an operator's cost that falls to one of its kernels."""
-        kind = self.context.decoded
-        main = [s for s in siblings if kind(s).kind in COMPUTE_KINDS]
+        main = [s for s in siblings if self._does_the_product(s)]
         gemm = cost.gemms[0] if len(cost.gemms) == 1 else None
         if len(siblings) == 1:
             return KernelCost(cost.flops, cost.bytes, gemm, op, cost.reason)
+        if not main and cost.flops is None:
+            return KernelCost(None, self._chunk(row, cost, siblings), None, op, cost.reason or _SEVERAL)
         if row not in main:
-            if not main and cost.flops is None and len({self.context.trace.name(s) for s in siblings}) > 1:
-                reason = "the operator launches several kernels; its bytes belong to all of them together"
-                return KernelCost(None, None, None, op, reason)
             return KernelCost(None, None, None, op, "a helper kernel of its operator")
         if len(main) == 1:
             # Helpers (a split-K reduction, a layout change) move bytes of their own: the operator's least bytes
@@ -90,11 +100,33 @@ class KernelCosts:
         trace = self.context.trace
         duration = [int(trace.duration[s]) for s in main]
         longest = main[duration.index(max(duration))]
-        if max(duration) >= 0.9 * sum(duration):
+        if max(duration) >= MAIN_KERNEL_SHARE * sum(duration):
             if row == longest:
                 return KernelCost(cost.flops, cost.bytes, gemm, op, cost.reason)
             return KernelCost(None, None, None, op, "a helper kernel of its operator")
         return KernelCost(None, None, None, op, "the operator's FLOPs are spread over several kernels")
+
+    def _chunk(self, row: int, cost: Cost, siblings: list[int]) -> int | None:
+        """The bytes of one of several launches of the same kernel, by its share of the blocks.
+
+        ``multi_tensor_apply`` and ``cat`` cut their lists into launches whose blocks do equal work, but for the last.
+        """
+        trace = self.context.trace
+        if cost.bytes is None or len({trace.name(s) for s in siblings}) > 1:
+            return None
+        blocks = [self._blocks(s) for s in siblings]
+        if not all(blocks):
+            return None
+        return round(cost.bytes * blocks[siblings.index(row)] / sum(blocks))
+
+    def _blocks(self, row: int) -> int:
+        grid = self.context.trace.args(row).get("grid")
+        return prod(grid) if isinstance(grid, list) and all(isinstance(n, int) for n in grid) else 0
+
+    def _does_the_product(self, row: int) -> bool:
+        """Whether a kernel is a product itself; ``role`` marks helpers such as a split-K reduction."""
+        decoded = self.context.decoded(row)
+        return decoded.kind in COMPUTE_KINDS and "role" not in decoded.decoded
 
     def of_operator(self, op: int) -> Cost:
         """Cost of an operator row from its recorded operands."""
@@ -106,14 +138,20 @@ class KernelCosts:
         if kept is not None:
             return kept
         kernels = self.context.kernels_of_op.get(op, [])
-        decoded = self.context.decoded(kernels[0]) if len(kernels) == 1 else None
-        if decoded is not None and "triton" in decoded.family:
-            ops = decoded.decoded.get("ops") or []
-            cost = triton_cost(trace.name(kernels[0]), ops=[str(o) for o in ops], **operands)
-            if cost.bytes is None and cost.flops is None:
-                cost = op_cost(name, **operands)
-        else:
-            cost = op_cost(name, **operands)
+        decoded = self.context.decoded(kernels[0]) if kernels else None
+        cost = None
+        if decoded is not None and len(kernels) == 1 and "triton" in decoded.family:
+            ops = [str(o) for o in decoded.decoded.get("ops") or []]
+            settings = trace.args(op).get("kernel_kwargs")
+            cost = triton_cost(
+                trace.name(kernels[0]),
+                ops=ops,
+                kernel_kwargs=settings if isinstance(settings, str) else None,
+                **operands,
+            )
+        if cost is None or (cost.bytes is None and cost.flops is None):
+            # The trace records no element type for the members of a tensor list; the kernel's name often does.
+            cost = op_cost(name, list_itemsize=_element_bytes(decoded), **operands)
         self._by_operands[key] = cost
         return cost
 
@@ -131,3 +169,11 @@ class KernelCosts:
             for rows in self._below.values():
                 rows.sort()
         return self._below.get(op, [])
+
+
+def _element_bytes(decoded: Decoded | None) -> int | None:
+    """Bytes an element of what a kernel works on, from its name."""
+    if decoded is None:
+        return None
+    known = decoded.decoded.get("element_bytes")
+    return known if isinstance(known, int) else itemsize(decoded.decoded.get("dtype"))

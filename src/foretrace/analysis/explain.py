@@ -63,7 +63,7 @@ def explain(
         elementwise=elementwise(kernels),
         chain=dispatch_chain(context, chosen),
         gaps=gaps,
-        findings=find_all(context, costs, step_list, kernels),
+        findings=find_all(context, costs, step_list, kernels, health),
         verdict=verdict(context, step_list, kernels, health, info.unprofiled, info.has.stacks),
         coverage=coverage(context, kernels),
         health=health,

@@ -9,10 +9,14 @@ from functools import cached_property
 import numpy as np
 
 from foretrace.analysis.context import Context
-from foretrace.knowledge.kineto import Call, RowKind, is_compiling, is_data_loading
+from foretrace.knowledge.kineto import RowKind, is_backward_root, is_compiling, is_data_loading, step_number
 from foretrace.knowledge.limits import BACK_TO_BACK_NS, LAUNCH_LATENCY_NS, SMALL_GAP_NS
 
-__all__ = ["Cause", "IdleCauses"]
+__all__ = ["BETWEEN_STEPS", "OUTSIDE", "Cause", "IdleCauses"]
+
+# Details of gaps in which the launching thread recorded nothing.
+OUTSIDE = "code outside every recorded row"
+BETWEEN_STEPS = "between steps (the profiler's own step, or code around the loop)"
 
 
 @dataclass(frozen=True)
@@ -34,40 +38,41 @@ class IdleCauses:
         """The cause of the gap ``[start, end)`` inside a period that ends at ``limit``."""
         if end - start < SMALL_GAP_NS:
             return Cause("launch_latency", "hand-over between kernels")
-        artifact = self._profiler(start, end)
-        if artifact >= 0:
-            return Cause("profiler", self.context.trace.name(artifact), artifact)
+        trace = self.context.trace
         following = self._next_gpu_row(end)
+        launch = int(trace.links.launch[following]) if following >= 0 else -1
+        lane = int(trace.lane[launch]) if launch >= 0 else self._main_lane
+        artifact = self._profiler(start, end, launch)
+        if artifact >= 0:
+            return Cause("profiler", trace.name(artifact), artifact)
         if following < 0:
-            return self._cpu(self._main_lane, start, min(end, limit))
-        launch = int(self.context.trace.links.launch[following])
+            return self._cpu(lane, start, min(end, limit), launch)
         if launch < 0:
             return Cause("unknown", "the next kernel's launch is not in the trace")
-        trace = self.context.trace
         launched, returned = int(trace.start[launch]), int(trace.end[launch])
         if trace.links.graph[following] and launched < start:
             return Cause("graph", "between the nodes of one graph launch", launch)
         if launched < start:
             if returned >= start or end - launched <= LAUNCH_LATENCY_NS or end - start <= BACK_TO_BACK_NS:
                 return Cause("launch_latency", trace.name(launch), launch)
-            return Cause(
-                "unknown", "the next kernel was queued already; it waited for another stream or a resource"
-            )
+            return Cause("unknown", "the next kernel was queued already; it waited for another stream or a resource")
         if launched - start < SMALL_GAP_NS:
             return Cause("launch_latency", trace.name(launch), launch)
-        return self._cpu(int(trace.lane[launch]), start, min(launched, limit))
+        return self._cpu(lane, start, min(launched, limit), launch)
 
-    def _cpu(self, lane: int, start: int, end: int) -> Cause:
-        """What the CPU thread did while the GPU had nothing to do."""
+    def _cpu(self, lane: int, start: int, end: int, launch: int) -> Cause:
+        """What the CPU thread did while the GPU had nothing to do; ``launch`` is the call that ended it (-1: none)."""
         trace = self.context.trace
         blocked = self._blocking_call(lane, start, end)
+        if blocked in self.context.profiler_syncs:
+            return Cause("profiler", f"the profiler's own {trace.name(blocked)}", blocked)
         if blocked >= 0:
             op = trace.forest.enclosing(blocked, RowKind.OPERATOR)
             where = f"{trace.name(op)} → {trace.name(blocked)}" if op >= 0 else trace.name(blocked)
             return Cause("synchronization", where, blocked)
         row = self._busy_row(lane, start, end)
         if row < 0:
-            return Cause("waiting_for_cpu", self._outside(start, end))
+            return Cause("waiting_for_cpu", self._outside(start, end, launch))
         chain = [row, *trace.forest.ancestors(row)]
         for ancestor in chain:
             name = trace.name(ancestor)
@@ -80,16 +85,20 @@ class IdleCauses:
                 return Cause("waiting_for_cpu", trace.name(ancestor), ancestor)
         if trace.kind[row] in (RowKind.CALL, RowKind.PYTHON):
             return Cause("waiting_for_cpu", trace.name(row), row)
-        return Cause("waiting_for_cpu", f"Python between the operators of {trace.name(row)}", row)
+        name = "the step" if step_number(trace.name(row)) is not None else trace.name(row)
+        return Cause("waiting_for_cpu", f"Python between the operators of {name}", row)
 
-    def _outside(self, start: int, end: int) -> str:
-        """Words for a window in which the thread recorded nothing."""
+    def _outside(self, start: int, end: int, launch: int) -> str:
+        """Words for a window in which the launching thread recorded nothing."""
+        trace = self.context.trace
+        if launch >= 0 and any(is_backward_root(trace.name(up)) for up in trace.forest.ancestors(launch)):
+            return "the autograd engine, outside its operators"
         middle = (start + end) // 2
         if self.context.trace.steps[0].row >= 0 and not any(
             s.start <= middle < s.end for s in self.context.trace.steps
         ):
-            return "between steps (the profiler's own step, or code around the loop)"
-        return "code outside every recorded row"
+            return BETWEEN_STEPS
+        return OUTSIDE
 
     def _busy_row(self, lane: int, start: int, end: int) -> int:
         """The deepest row of a thread that covers at least half of a window (-1: none does)."""
@@ -121,13 +130,25 @@ class IdleCauses:
                 return row
         return -1
 
-    def _profiler(self, start: int, end: int) -> int:
-        """A profiler overhead row that covers at least half of the gap (-1: none)."""
+    def _profiler(self, start: int, end: int, launch: int) -> int:
+        """A profiler overhead row that covers at least half of the gap and held up the work (-1: none).
+
+        The profiler asks for buffers on a thread of its own too. It held the work up if the launching thread recorded
+        nothing meanwhile, or if the launch was made before the gap and took longer than launches do.
+        """
         trace = self.context.trace
-        for row in self._overhead:
-            overlap = min(end, int(trace.end[row])) - max(start, int(trace.start[row]))
-            if overlap * 2 >= end - start:
-                return row
+        rows, starts, latest = self._overhead
+        lane = int(trace.lane[launch]) if launch >= 0 else self._main_lane
+        launched = int(trace.start[launch]) if launch >= 0 else end
+        at = bisect_left(starts, end) - 1
+        while at >= 0 and latest[at] > start:
+            low, high = max(start, starts[at]), min(end, int(trace.end[rows[at]]))
+            if (high - low) * 2 >= end - start:
+                begun = self._starts_of(lane)
+                quiet = bisect_right(begun, low) >= bisect_left(begun, high)
+                if end - launched > LAUNCH_LATENCY_NS if launched < start else quiet:
+                    return rows[at]
+            at -= 1
         return -1
 
     def _next_gpu_row(self, at: int) -> int:
@@ -142,9 +163,25 @@ class IdleCauses:
         return starts
 
     @cached_property
-    def _overhead(self) -> list[int]:
-        rows: list[int] = self.context.trace.rows(RowKind.OVERHEAD).tolist()
-        return rows
+    def _overhead(self) -> tuple[list[int], list[int], list[int]]:
+        """The profiler's own rows by start, their starts, and the latest end so far."""
+        trace = self.context.trace
+        rows = trace.rows(RowKind.OVERHEAD)
+        rows = rows[np.argsort(trace.start[rows], kind="stable")]
+        return rows.tolist(), trace.start[rows].tolist(), np.maximum.accumulate(trace.end[rows]).tolist()
+
+    def _starts_of(self, lane: int) -> list[int]:
+        """Starts of all CPU rows of a thread, in order."""
+        kept = self._lane_starts.get(lane)
+        if kept is None:
+            trace = self.context.trace
+            host = trace.forest.order
+            kept = self._lane_starts[lane] = trace.start[host[trace.lane[host] == lane]].tolist()
+        return kept
+
+    @cached_property
+    def _lane_starts(self) -> dict[int, list[int]]:
+        return {}
 
     @cached_property
     def _children(self) -> dict[int, list[int]]:
@@ -163,11 +200,10 @@ class IdleCauses:
 
     @cached_property
     def _blocking(self) -> dict[int, tuple[list[int], list[int]]]:
-        """Thread → its synchronizing calls and their ends, in order of end."""
+        """Thread → its calls that wait for the GPU and their ends, in order of end."""
         trace = self.context.trace
-        rows = np.flatnonzero(trace.links.call == Call.SYNCHRONIZE)
         table: dict[int, tuple[list[int], list[int]]] = {}
-        for row in rows[np.argsort(trace.end[rows], kind="stable")].tolist():
+        for row in self.context.blocking.tolist():
             calls, ends = table.setdefault(int(trace.lane[row]), ([], []))
             calls.append(row)
             ends.append(int(trace.end[row]))

@@ -75,11 +75,10 @@ def _arithmetic_peak(sheet: Gpu, decoded: Decoded, cost: KernelCost) -> tuple[fl
     """The arithmetic rate of the units a kernel uses, from its name first, then from its operands."""
     dtype = decoded.decoded.get("dtype") or decoded.decoded.get("a_dtype")
     if not isinstance(dtype, str):
-        dtype = cost.gemm.dtype if cost.gemm is not None else None
+        # The operands say it too, except for fp32, which may run as TF32 or on the plain units.
+        dtype = cost.dtype if cost.dtype not in ("fp32", "fp64") else None
     if not isinstance(dtype, str):
         return None
-    tensor = decoded.decoded.get("tensor_cores")
-    if tensor is None:
-        # 16-bit and narrower products run on matrix units wherever there are any; fp32 and fp64 only if they say so.
-        tensor = dtype not in ("fp32", "fp64")
-    return peak_for(sheet, dtype, bool(tensor))
+    # 16-bit and narrower products run on matrix units wherever there are any; fp32 and fp64 only if the name says so.
+    matrix_units = decoded.decoded.get("unit") == "tensor cores" or dtype not in ("fp32", "fp64")
+    return peak_for(sheet, dtype, matrix_units)

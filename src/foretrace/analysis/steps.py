@@ -13,7 +13,7 @@ from foretrace.knowledge.limits import CLASSIFIED_GAPS
 from foretrace.model.report import Gap, IdleCause, PhaseTime, Step
 from foretrace.trace.steps import StepSpan
 
-__all__ = ["period_end", "profiler_syncs", "step_reports"]
+__all__ = ["gaps_within", "period_end", "step_reports"]
 
 Int64 = NDArray[np.int64]
 _LARGEST_GAPS = 20
@@ -22,12 +22,11 @@ _LARGEST_GAPS = 20
 def step_reports(context: Context) -> tuple[list[Step], list[Gap]]:
     """Every selected step, and the longest idle stretches over all of them."""
     causes = IdleCauses(context)
-    own = profiler_syncs(context)
     steps: list[Step] = []
     gaps: list[Gap] = []
     budget = CLASSIFIED_GAPS
     for span in context.steps:
-        step, found, budget = _report(context, causes, span, own, budget)
+        step, found, budget = _report(context, causes, span, budget)
         steps.append(step)
         gaps += found
     gaps.sort(key=lambda gap: -gap.duration_us)
@@ -43,32 +42,14 @@ def period_end(context: Context, span: StepSpan) -> int:
     return max(span.end, int(context.trace.end[rows].max())) if len(rows) else span.end
 
 
-def profiler_syncs(context: Context) -> set[int]:
-    """Synchronizing calls that the profiler made to end the recording, not the program.
-
-    They stand outside every operator and annotation, and nothing but such calls follows them on their thread.
-    """
-    trace = context.trace
-    syncs = np.flatnonzero(trace.links.call == Call.SYNCHRONIZE)
-    own: set[int] = set()
-    host = trace.forest.order
-    for row in syncs.tolist():
-        if trace.forest.parent[row] >= 0:
-            continue
-        later = host[(trace.lane[host] == trace.lane[row]) & (trace.start[host] > trace.start[row])]
-        quiet = (Call.SYNCHRONIZE, Call.QUERY, Call.OTHER)
-        if (
-            not len(later)
-            or np.isin(trace.links.call[later], quiet).all()
-            and (trace.kind[later] == RowKind.CALL).all()
-        ):
-            own.add(row)
-    return own
+def gaps_within(context: Context, low: int, high: int) -> tuple[Int64, Int64]:
+    """Starts and ends (ns) of the stretches of ``[low, high)`` in which no stream of any device worked."""
+    starts, ends = context.busy
+    first, last = np.searchsorted(ends, low, side="right"), np.searchsorted(starts, high, side="left")
+    return intervals.gaps(starts[first:last], ends[first:last], low, high)
 
 
-def _report(
-    context: Context, causes: IdleCauses, span: StepSpan, own_syncs: set[int], budget: int
-) -> tuple[Step, list[Gap], int]:
+def _report(context: Context, causes: IdleCauses, span: StepSpan, budget: int) -> tuple[Step, list[Gap], int]:
     trace = context.trace
     end = period_end(context, span)
     step = Step(
@@ -87,7 +68,7 @@ def _report(
         occupancy_queries=None,
         synchronizations=None,
     )
-    _count_calls(context, span, step, own_syncs)
+    _count_calls(context, span, step)
     gaps: list[Gap] = []
     if context.has_gpu:
         rows = context.attribution.rows_of(trace, span.index)
@@ -97,14 +78,13 @@ def _report(
         step.memsets = int((kinds == RowKind.MEMSET).sum())
         step.gpu_busy_us = intervals.union_ns(trace.start[rows], trace.end[rows]) / 1000
         step.phases = _phases(context, rows)
-        everything = trace.gpu_rows
-        starts, ends = intervals.gaps(trace.start[everything], trace.end[everything], span.start, end)
+        starts, ends = gaps_within(context, span.start, end)
         step.gpu_idle_us = int((ends - starts).sum()) / 1000
         step.idle, gaps, budget = _idle(context, causes, span, starts, ends, end, budget)
     return step, gaps, budget
 
 
-def _count_calls(context: Context, span: StepSpan, step: Step, own_syncs: set[int]) -> None:
+def _count_calls(context: Context, span: StepSpan, step: Step) -> None:
     """Fill the counts of API calls; they stay unknown where the trace recorded no API calls at all."""
     trace = context.trace
     calls = trace.rows(RowKind.CALL)
@@ -118,7 +98,7 @@ def _count_calls(context: Context, span: StepSpan, step: Step, own_syncs: set[in
     step.kernel_launches = int((enqueues & ~copies).sum())
     step.occupancy_queries = int((kind == Call.OCCUPANCY).sum())
     syncs = inside[kind == Call.SYNCHRONIZE].tolist()
-    step.synchronizations = sum(row not in own_syncs for row in syncs)
+    step.synchronizations = sum(row not in context.profiler_syncs for row in syncs)
 
 
 def _phases(context: Context, rows: Int64) -> list[PhaseTime] | None:

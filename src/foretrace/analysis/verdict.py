@@ -70,7 +70,7 @@ def verdict(
             )
         return Verdict(bound=nature, because=[said, nature_reason])
 
-    said = f"GPU busy {share:.0%} of the profiled steps (median {_us(busy)} of {_us(period)})"
+    said = f"GPU busy {share:.0%} of the profiled time; the median step takes {_us(period)} and launches {_us(busy)} of GPU work"
     if share >= GPU_BOUND_SHARE:
         return Verdict(bound=nature, because=[said, nature_reason])
     inflation = PROFILING_INFLATION_STACKS if stacks else PROFILING_INFLATION
@@ -97,10 +97,15 @@ def verdict(
 
 
 def _nature(kernels: list[Kernel]) -> tuple[Bound, str]:
-    """Whether the kernels' time is compute- or memory-bound, and the sentence that says so."""
+    """Whether the kernels' time is compute- or memory-bound, and the sentence that says so.
+
+    Communication is left out: it runs beside the others and waits for other ranks, so no roofline bounds it.
+    """
+    everything = sum(k.duration_us for k in kernels)
+    kernels = [k for k in kernels if k.kind != "communication"]
     total = sum(k.duration_us for k in kernels)
     if not total:
-        return "unknown", "the steps launch copies only"
+        return "unknown", "the steps launch communication only" if everything else "the steps launch copies only"
     by_bound: dict[str, float] = {}
     for kernel in kernels:
         by_bound[kernel.bound] = by_bound.get(kernel.bound, 0.0) + kernel.duration_us
@@ -116,7 +121,8 @@ def _nature(kernels: list[Kernel]) -> tuple[Bound, str]:
         )
         if shares.get(name, 0.0) >= 0.005
     ]
-    reason = "of the kernel time, " + ", ".join(parts)
+    of = "of the kernel time" if total == everything else f"of the kernel time without communication ({_us(total)} in all)"
+    reason = f"{of}, " + ", ".join(parts)
     if 1.0 - unknown < KNOWN_BOUND_SHARE:
         return "unknown", reason + " (too much is unknown for a roofline verdict)"
     known = 1.0 - unknown
@@ -129,4 +135,4 @@ def _nature(kernels: list[Kernel]) -> tuple[Bound, str]:
 
 
 def _us(value: float) -> str:
-    return f"{value / 1000:.3g} ms" if value >= 10_000 else f"{value:.0f} µs"
+    return f"{value / 1000:.3g} ms" if value >= 1000 else f"{value:.0f} µs"

@@ -25,6 +25,7 @@ class Settings:
     shapes: bool = True
     stacks: bool = False
     memory: bool = False
+    all_threads: bool = False  # operators of every thread, not only of the one that records
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Session(Protocol):
     """One profiler, used once: ``start``, any number of ``step``, ``stop``, ``export``."""
 
     activities: list[str]  # what it records: "CPU", "CUDA", …
+    cautions: list[str]  # what of the settings this profiler cannot do, one sentence each
 
     def start(self) -> None:
         """Begin step 0."""

@@ -14,6 +14,8 @@ import sys
 import threading
 import traceback
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -32,13 +34,13 @@ def main(argv: list[str]) -> int:
     options: dict[str, Any] = json.loads(argv[0])
     words = argv[1:]
     answer: dict[str, Any] = {"path": None, "warnings": [], "error": None}
-    heard: list[str] = answer["warnings"]
     code = 0
     recording = profile(
         options["path"],
         shapes=options["shapes"],
         stacks=options["stacks"],
         memory=options["memory"],
+        all_threads=True,
         force=options["force"],
         label=options["label"],
     )
@@ -48,7 +50,7 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGTERM, _terminated)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
-        with _listening(heard):
+        with _quietly():
             recording.__enter__()
         if options["seed"] is not None:
             sys.modules["torch"].manual_seed(options["seed"])
@@ -56,15 +58,13 @@ def main(argv: list[str]) -> int:
         _join_threads()
         if os.environ.get("CUDA_VISIBLE_DEVICES") != visible:
             recording.side.warnings.append(_TOO_LATE)
-            heard.append(_TOO_LATE)
         recording.side.exit_code = code
-        with _listening(heard):
-            if failure is None:
+        with _quietly():
+            if failure is None or isinstance(failure, SystemExit):  # sys.exit() is the script's way to end
                 recording.__exit__(None, None, None)
             else:
+                _report(failure)
                 recording.__exit__(type(failure), failure, failure.__traceback__)
-                if not isinstance(failure, SystemExit):
-                    _report(failure)
     except ForetraceError as error:
         answer["error"] = str(error)
         code = code or _CAPTURE_FAILED
@@ -72,6 +72,7 @@ def main(argv: list[str]) -> int:
         answer["path"] = str(recording.path)
     except ForetraceError as error:
         answer["error"] = answer["error"] or str(error)
+    answer["warnings"] = [sentence for sentence in recording.side.warnings if sentence != answer["error"]]
     Path(options["answer"]).write_text(json.dumps(answer))
     return code
 
@@ -82,19 +83,27 @@ _TOO_LATE = (
 )
 
 
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Our own warnings go to the parent, which shows them after the script's output."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CaptureWarning)
+        yield
+
+
 def _run(words: list[str]) -> tuple[BaseException | None, int]:
-    """Run ``script.py args…`` or ``-m module args…`` as ``__main__``; returns how it failed, and its exit code."""
+    """Run ``script.py args…`` or ``-m module args…`` as ``__main__``; returns its failure and exit code."""
     try:
         if words[0] == "-m":
             sys.argv = words[1:]
-            sys.path[0] = str(Path.cwd())
             runpy.run_module(words[1], run_name="__main__", alter_sys=True)
         else:
             sys.argv = list(words)
-            sys.path[0] = str(Path(words[0]).resolve().parent)
+            if not sys.flags.safe_path:
+                sys.path[0] = str(Path(words[0]).resolve().parent)  # where `python -m` put the working folder
             runpy.run_path(words[0], run_name="__main__")
     except SystemExit as error:
-        return (None if error.code in (None, 0) else error), _exit_code(error)
+        return error, _exit_code(error)
     except KeyboardInterrupt as error:
         return error, 128 + signal.SIGINT
     except BaseException as error:
@@ -103,7 +112,7 @@ def _run(words: list[str]) -> tuple[BaseException | None, int]:
 
 
 def _exit_code(error: SystemExit) -> int:
-    """What the interpreter would make of ``sys.exit(x)``: 0 for None, a number as it is, else print it and 1."""
+    """What the interpreter makes of ``sys.exit(x)``: 0 for None, a number as it is, else print it and 1."""
     if error.code is None:
         return 0
     if isinstance(error.code, int):
@@ -130,30 +139,6 @@ def _join_threads() -> None:
 
 def _terminated(number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
-
-
-class _listening:
-    """Collect our own warnings, for the parent to show; all others stay as they are."""
-
-    def __init__(self, heard: list[str]) -> None:
-        self._heard = heard
-        self._catcher = warnings.catch_warnings()
-
-    def __enter__(self) -> None:
-        self._catcher.__enter__()
-        warnings.simplefilter("always", CaptureWarning)
-        show = warnings.showwarning
-
-        def listen(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
-            if issubclass(category, CaptureWarning):
-                self._heard.append(str(message))
-            else:
-                show(message, category, *place, **more)
-
-        warnings.showwarning = listen
-
-    def __exit__(self, *_: object) -> None:
-        self._catcher.__exit__(*_)
 
 
 if __name__ == "__main__":

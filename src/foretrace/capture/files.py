@@ -92,9 +92,7 @@ def _numbered(path: Path, number: int) -> Path:
     return path.with_name(f"{path.name}.{number}")
 
 
-def write_trace(
-    export: Callable[[Path], None], path: Path, *, accept: Callable[[Rows], bool]
-) -> tuple[Path, Rows]:
+def write_trace(export: Callable[[Path], None], path: Path, *, accept: Callable[[Rows], bool]) -> tuple[Path, Rows]:
     """Let ``export`` write plain JSON to a temporary name, look at it, pack it and move it to ``path``.
 
     ``accept(rows)`` says whether an existing file may be replaced; if not, the next free number is used.
@@ -108,9 +106,7 @@ def write_trace(
         try:
             export(plain)
         except (OSError, RuntimeError) as error:
-            raise CaptureError(
-                f"the profiler could not export its trace to {path.parent}: {error}"
-            ) from error
+            raise CaptureError(f"the profiler could not export its trace to {path.parent}: {error}") from error
         if not plain.exists() or plain.stat().st_size == 0:
             raise CaptureError(
                 f"the profiler reported no error and yet wrote no trace to {path.parent}; "

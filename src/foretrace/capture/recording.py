@@ -56,8 +56,9 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
     ``path``: the file to write; ``traces/x`` becomes ``traces/x.trace.json.gz``, and ``None`` the next free
     ``traces/profile.trace.json.gz``. ``wait``, ``warmup``, ``active``: steps without the profiler, with it
     but thrown away, and recorded; ``wait`` and ``warmup`` are 1 when only ``active`` is given. ``shapes``,
-    ``stacks``, ``memory``: operand shapes, Python stacks, allocator events. ``force``: replace an existing
-    file (with a complete recording only). ``label``: free text for the side file.
+    ``stacks``, ``memory``: operand shapes, Python stacks, allocator events. ``all_threads``: operators of
+    every thread. ``force``: replace an existing file (with a complete recording only). ``label``: free text
+    for the side file.
 
     Raises on entry, before anything is recorded: :class:`InputError` for a path that is taken or counts that
     make no schedule, :class:`MissingExtraError` without torch, :class:`ProfilerActiveError` when a profiler
@@ -76,14 +77,13 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
         shapes: bool = True,
         stacks: bool = False,
         memory: bool = False,
+        all_threads: bool = False,
         force: bool = False,
         label: str | None = None,
         backend: Backend | None = None,
     ) -> None:
         if callable(path):
-            raise InputError(
-                "write @foretrace.profile(...) with a path or empty brackets, not @foretrace.profile"
-            )
+            raise InputError("write @foretrace.profile(...) with a path or empty brackets, not @foretrace.profile")
         if active is None and (wait is not None or warmup is not None):
             raise InputError("wait and warmup say what comes before the active steps: give active= too")
         self._plan: Plan | None = None
@@ -94,7 +94,7 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
                 active=active,
             )
         self._wanted = path
-        self._settings = Settings(plan=self._plan, shapes=shapes, stacks=stacks, memory=memory)
+        self._settings = Settings(self._plan, shapes, stacks, memory, all_threads)
         self._force = force
         self._backend = backend
         self._session: Session | None = None
@@ -102,6 +102,7 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
         self._target = Path()
         self._path: Path | None = None
         self._rows: Rows | None = None
+        self._unsaid: list[str] = []
         self._in_steps = False
         self._steps = 0
         self._step_start_ns = 0
@@ -113,9 +114,7 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
 
     def __enter__(self) -> Self:
         if self._state != "new":
-            raise CaptureError(
-                "this recording was already used; make a new foretrace.profile(...) for another"
-            )
+            raise CaptureError("this recording was already used; make a new foretrace.profile(...) for another")
         backend = self._backend = self._backend or default_backend()
         if self._wanted is None:
             self._target = free_name(target("traces/profile", force=True))
@@ -137,6 +136,7 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
                 self.side.warnings.append(sentence)
                 warnings.warn(sentence, CaptureWarning, stacklevel=2)
             self._session = backend.session(self._settings)
+            self.side.warnings += self._session.cautions
             self._session.start()
             _ACTIVE.append(self)
         self._state = "running"
@@ -148,15 +148,15 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
     ) -> None:
         if self._state != "running":
             return
+        if error is None:
+            self._finish()
+            return
         try:
-            self._finish(failed=error is not None)
+            self._finish(failed=True)
         except ForetraceError as problem:
-            if error is None:
-                raise
-            error.add_note(f"foretrace: {problem}")  # the program's own error matters more
-        else:
-            if error is not None and self._path is not None:
-                error.add_note(f"foretrace: what was recorded before this error is in {self._path}")
+            error.add_note(f"foretrace: {problem}")  # the program's own error matters more than ours
+        for sentence in self._unsaid:
+            error.add_note(f"foretrace: {sentence}")
 
     # ---- steps -----------------------------------------------------------------------------------
 
@@ -170,8 +170,7 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
             raise ScheduleError("steps() already counts the steps; take the call of step() out of its loop")
         if self._plan is None:
             raise ScheduleError(
-                "this recording has no schedule, so step() has no meaning: "
-                "give active=, or loop over p.steps(...)"
+                "this recording has no schedule, so step() has no meaning: give active=, or loop over p.steps(...)"
             )
         self._step()
 
@@ -223,7 +222,7 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
         if plan is not None:
             self._guarded(self._session.step)
             if self._steps == plan.total:
-                self._finish(failed=False)
+                self._finish()
                 return
         self._step_start_ns = self._backend.clock_ns()
 
@@ -237,8 +236,11 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
 
     # ---- the end ---------------------------------------------------------------------------------
 
-    def _finish(self, *, failed: bool) -> None:
-        """Stop, write, raise what must not stay silent; no profiler is left afterwards, whatever happened."""
+    def _finish(self, *, failed: bool = False) -> None:
+        """Stop, write, raise what must not stay silent; no profiler is left afterwards, whatever happened.
+
+        With ``failed`` an exception is on its way, which a warning might replace: remarks go to ``_unsaid``.
+        """
         assert self._session is not None
         self._guarded(self._session.stop)
         self._leave("finished")
@@ -261,12 +263,14 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
         problem = empty_trace(self._rows, self._session.gpu_use(), self._path)
         if isinstance(problem, str):
             sentences.append(problem)
-        elif problem is not None:
-            self.side.warnings.append(str(problem))
-        self.side.warnings += sentences
+        # The side file travels with the trace: it names files, not the folders of this machine.
+        said = [str(problem), *sentences] if isinstance(problem, CaptureError) else sentences
+        self.side.warnings += [sentence.replace(f"{self._path.parent}{os.sep}", "") for sentence in said]
         self._write_side(complete)
-        for sentence in sentences:  # last, since a test run may turn warnings into errors
-            warnings.warn(sentence, CaptureWarning, stacklevel=3)
+        self._unsaid = sentences
+        if not failed:
+            for sentence in sentences:  # last, since a test run may turn warnings into errors
+                warnings.warn(sentence, CaptureWarning, stacklevel=3)
         if isinstance(problem, CaptureError):
             raise problem
 
@@ -348,17 +352,18 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
 
     def report(self) -> Report:
         """Read the trace and explain it; raises as :attr:`path` does."""
+        path = self.path
         from foretrace.analysis import explain
         from foretrace.trace import load
 
-        return explain(load(self.path))
+        return explain(load(path))
 
     def explain(self) -> None:
-        """Print the explained trace, as ``foretrace explain`` does; raises as :attr:`path` does."""
-        from importlib import import_module
+        """Print the first screen of the explained trace; raises as :attr:`path` does."""
+        report = self.report()
+        from foretrace.report.terminal import render
 
-        # By name: the command line lies further down the house, and a notebook wants the same screen.
-        import_module("foretrace.cli.explain").show(self.path)
+        print(render(report), end="")
 
     # ---- the decorator ---------------------------------------------------------------------------
 
@@ -386,7 +391,7 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
                 self.__exit__(*sys.exc_info())
                 raise
             if self._plan is None:
-                self._finish(failed=False)
+                self._finish()
             else:
                 self._step()
             return result
@@ -399,6 +404,6 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
         if self._state != "running":
             return
         try:
-            self._finish(failed=False)
+            self._finish()
         except ForetraceError as problem:
             print(f"foretrace: {name}: {problem}", file=sys.stderr)

@@ -71,9 +71,7 @@ def pick_device(wanted: str | None) -> str:
         raise InputError(f"--device {wanted} is not known; choose cpu, cuda, or cuda:1 and so on")
     if kind == "cuda":
         if not available:
-            raise InputError(
-                "--device cuda: torch finds no GPU here; `foretrace doctor` says why, or use cpu"
-            )
+            raise InputError("--device cuda: torch finds no GPU here; `foretrace doctor` says why, or use cpu")
         if number and int(number) >= torch.cuda.device_count():
             raise InputError(f"--device {wanted}: there are {torch.cuda.device_count()} GPUs, counted from 0")
         if number:

@@ -80,9 +80,7 @@ def record_script(
             "seed": seed,
             "command": command,
         }
-        child = subprocess.Popen(
-            [python, "-m", "foretrace.capture.child", json.dumps(options), *words], stdout=stdout
-        )
+        child = subprocess.Popen([python, "-m", "foretrace.capture.child", json.dumps(options), *words], stdout=stdout)
         with _signals_to(child):
             code = child.wait()
         result: dict[str, Any] = {}
@@ -90,11 +88,7 @@ def record_script(
             result = json.loads(answer.read_text())
     error = result.get("error")
     if not result:
-        how = (
-            f"was ended by signal {-code}"
-            if code < 0
-            else f"left with os._exit or was cut off (exit code {code})"
-        )
+        how = f"was ended by signal {-code}" if code < 0 else f"left with os._exit or was cut off (exit code {code})"
         error = f"the script {how} before its trace could be written; nothing was recorded"
     return ScriptOutcome(
         exit_code=128 - code if code < 0 else code,  # as a shell reports a signal

@@ -61,9 +61,7 @@ def describe(side: SideFile) -> None:
         side.missing["gpus"] = side.missing["software.driver"] = "no GPU that torch can use"
 
 
-def gpu_states(
-    torch: Any, rows: list[dict[str, str]] | str
-) -> tuple[list[GpuState], str | None, dict[str, str]]:
+def gpu_states(torch: Any, rows: list[dict[str, str]] | str) -> tuple[list[GpuState], str | None, dict[str, str]]:
     """Join torch's devices with the rows of :func:`nvidia_smi`, by UUID, or by index when the counts agree.
 
     Returns the devices, the driver's version and the reasons for what is missing.
@@ -92,9 +90,7 @@ def gpu_states(
                 setattr(state, name, None if value is None else value * factor)
             state.persistence_mode = row.get("persistence_mode")
         elif rows:
-            missing["gpus.sm_clock_mhz"] = (
-                "nvidia-smi lists other GPUs than torch, and no UUID to join them by"
-            )
+            missing["gpus.sm_clock_mhz"] = "nvidia-smi lists other GPUs than torch, and no UUID to join them by"
         states.append(state)
     driver = rows[0].get("driver_version") if rows else _driver_file()
     if driver is not None:
@@ -136,7 +132,8 @@ def safe_command(argv: Sequence[str]) -> list[str]:
         if equals and _SECRET.search(flag):
             shown.append(f"{flag}=***")
         elif position == 0:
-            shown.append(Path(word).name)
+            path = Path(word)  # `python -m foretrace` stands here as …/foretrace/__main__.py
+            shown.append(path.parent.name if path.name == "__main__.py" else path.name)
         else:
             shown.append(_short_path(word))
     return shown

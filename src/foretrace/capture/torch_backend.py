@@ -66,9 +66,7 @@ class TorchBackend:
         if self._torch._C._autograd._profiler_enabled() or _recording_anywhere(self._torch):
             return "a torch profiler is already recording in this process"
         for profiler in _profilers(self._torch):
-            if getattr(getattr(profiler, "current_action", None), "name", "") == "WARMUP" and _armed(
-                profiler
-            ):
+            if getattr(getattr(profiler, "current_action", None), "name", "") == "WARMUP" and _armed(profiler):
                 return "a torch profiler is in its warm-up steps in this process"
         return None
 
@@ -109,7 +107,18 @@ class TorchSession:
         if activity.CPU not in supported:
             raise CaptureError("this build of PyTorch has no Kineto profiler; use a wheel from PyPI")
         self.activities = [item.name for item in wanted]
+        self.cautions: list[str] = []
+        options: dict[str, Any] = {}
+        if settings.all_threads:
+            # From torch 2.7 on or so; tried rather than looked up, since the class is private.
+            try:
+                options["experimental_config"] = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+            except (AttributeError, TypeError):
+                self.cautions.append(
+                    f"torch {torch.__version__} records the operators of the main thread (and of autograd) only"
+                )
         self._profiler = torch.profiler.profile(
+            **options,
             activities=wanted,
             schedule=self._schedule if settings.plan is not None else None,
             record_shapes=settings.shapes,
@@ -162,9 +171,7 @@ class TorchSession:
 
     def mark(self, number: int) -> AbstractContextManager[object]:
         """Annotate a step the way a scheduled profiler does."""
-        annotation: AbstractContextManager[object] = self._torch.profiler.record_function(
-            f"ProfilerStep#{number}"
-        )
+        annotation: AbstractContextManager[object] = self._torch.profiler.record_function(f"ProfilerStep#{number}")
         return annotation
 
     def stop(self) -> None:
@@ -203,8 +210,7 @@ class TorchSession:
         if not cuda.is_initialized():
             return 0
         return sum(
-            int(cuda.memory_stats(device).get("allocation.all.allocated", 0))
-            for device in range(cuda.device_count())
+            int(cuda.memory_stats(device).get("allocation.all.allocated", 0)) for device in range(cuda.device_count())
         )
 
     def _still_ours(self) -> None:

@@ -130,9 +130,7 @@ def _call(word: str, factory: Callable[..., Any], flags: Mapping[str, Any], devi
     unknown = [name for name in flags if not takes_all and name not in named]
     if unknown:
         shown = ", ".join(f"--{name.replace('_', '-')}" for name in unknown)
-        raise InputError(
-            f"{word} takes no {shown}: add a parameter of that name to the factory, or leave the flag out"
-        )
+        raise InputError(f"{word} takes no {shown}: add a parameter of that name to the factory, or leave the flag out")
     values = dict(flags)
     if "dtype" in values:
         values["dtype"] = getattr(torch, DTYPES[values["dtype"]])

@@ -11,7 +11,7 @@ from typing import Any
 from foretrace.capture.workloads import Program
 from foretrace.errors import CaptureError, InputError
 
-__all__ = ["MODES", "VARIANTS", "check_variant", "graphs_compiled", "make_step"]
+__all__ = ["CXX_COMPILERS", "MODES", "VARIANTS", "check_variant", "graphs_compiled", "make_step"]
 
 # variant → the `mode` argument of torch.compile; None: not compiled
 VARIANTS: dict[str, str | None] = {
@@ -23,7 +23,7 @@ VARIANTS: dict[str, str | None] = {
 MODES = ("forward", "train")
 
 # What Inductor looks for on a CPU; torch/_inductor/config.py, cpp.cxx
-_CXX = ("g++", "c++", "clang++", "icpx", "cl")
+CXX_COMPILERS = ("g++", "c++", "clang++", "icpx", "cl")
 
 
 def check_variant(variant: str, device: str, which: Callable[[str], str | None] = shutil.which) -> str | None:
@@ -38,8 +38,8 @@ def check_variant(variant: str, device: str, which: Callable[[str], str | None] 
         return None
     if device == "cpu":
         compiler = os.environ.get("CXX")
-        if not (which(compiler) if compiler else any(which(name) for name in _CXX)):
-            looked = f"CXX={compiler}" if compiler else " or ".join(_CXX[:3])
+        if not (which(compiler) if compiler else any(which(name) for name in CXX_COMPILERS)):
+            looked = f"CXX={compiler}" if compiler else " or ".join(CXX_COMPILERS[:3])
             raise CaptureError(
                 f"{variant} on a CPU needs a C++ compiler, and {looked} was not found; install one "
                 "(Debian, Ubuntu: apt install g++), point CXX to it, or use --variant eager"
@@ -49,9 +49,7 @@ def check_variant(variant: str, device: str, which: Callable[[str], str | None] 
     elif sys.platform != "linux" and not _has_triton():
         raise CaptureError(f"{variant} on a GPU needs Triton, which has wheels for Linux only; use eager")
     elif not _has_triton():
-        raise CaptureError(
-            f'{variant} on a GPU needs Triton, which is not installed: pip install "foretrace[triton]"'
-        )
+        raise CaptureError(f'{variant} on a GPU needs Triton, which is not installed: pip install "foretrace[triton]"')
     return None
 
 

@@ -38,15 +38,13 @@ def empty_trace(rows: Rows, gpu: GpuUse, path: Path) -> EmptyTraceError | str | 
             f"Causes: {_CAUSES}"
         )
     if rows.empty:
-        return (
-            f"no operator ran in the recorded steps: {path} is empty. Was the work done outside of the block?"
-        )
+        return f"no operator ran in the recorded steps: {path} is empty. Was the work done outside of the block?"
     return None
 
 
 def incomplete(plan: Plan | None, steps: int, *, failed: bool, path: Path) -> str:
     """Say how much of the plan a recording that ended early holds."""
-    why = "an exception ended the block" if failed else "the loop ended early"
+    why = "an exception ended the recording" if failed else "the loop ended early"
     if plan is None:
         return f"{why}; {path} holds what ran until then"
     recorded = plan.recorded(steps)

@@ -52,9 +52,7 @@ class Workload:
         return [f"--{name.replace('_', '-')}" for name in (*self.defaults, "dtype")]
 
 
-def _matmul_add(
-    torch: Any, sizes: Mapping[str, int], options: Any
-) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def _matmul_add(torch: Any, sizes: Mapping[str, int], options: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     size = sizes["size"]
     x, w, b = (torch.randn(size, size, **options) for _ in range(3))
 
@@ -128,8 +126,7 @@ def choose_values(
     for name, value in given.items():
         if name not in workload.defaults:
             raise InputError(
-                f"the workload {workload.name} has no --{name.replace('_', '-')}; "
-                f"it has {', '.join(workload.flags)}"
+                f"the workload {workload.name} has no --{name.replace('_', '-')}; it has {', '.join(workload.flags)}"
             )
         if value < 1:
             raise InputError(f"--{name.replace('_', '-')} must be at least 1, not {value}")

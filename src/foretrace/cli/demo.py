@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from foretrace.cli import main
-from foretrace.errors import ForetraceError, MissingExtraError
+from foretrace.errors import MissingExtraError
 
 SAMPLE = Path(__file__).parent / "samples" / "h200_mlp_eager.trace.json.gz"
 

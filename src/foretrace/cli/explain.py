@@ -34,9 +34,7 @@ LISTED_STEPS = 8
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``foretrace explain``."""
-    parser.add_argument(
-        "traces", nargs="+", metavar="TRACE", help="a profiler trace, or - for standard input"
-    )
+    parser.add_argument("traces", nargs="+", metavar="TRACE", help="a profiler trace, or - for standard input")
     parser.add_argument("--json", action="store_true", help="the whole report as JSON, one line per trace")
     parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
     parser.add_argument("--force", action="store_true", help="let --output replace an existing file")
@@ -93,9 +91,7 @@ def show(path: str | Path, *, json: bool = False, brief: bool = False) -> int:
     ``brief`` leaves out the first screen's footer. Returns the exit code, which is 0; raises
     ``TraceReadError`` when the trace cannot be read.
     """
-    view = View(
-        width=columns_of(sys.stdout, os.environ), color=wants_color(sys.stdout, os.environ), brief=brief
-    )
+    view = View(width=columns_of(sys.stdout, os.environ), color=wants_color(sys.stdout, os.environ), brief=brief)
     parts, _ = explain_files([str(path)], view=view, json=json)
     _to_stdout(b"".join(parts))
     return 0

@@ -21,10 +21,13 @@ __all__ = [
     "call_kind",
     "compiled_region",
     "fx_graph",
+    "graph_capture",
     "is_backward_root",
+    "is_compiling",
     "is_data_loading",
     "is_optimizer",
     "is_profiler_artifact",
+    "log_counts",
     "memcpy_direction",
     "module_name",
     "row_kind",
@@ -284,3 +287,33 @@ def memcpy_direction(name: str) -> str | None:
         return found.group(1)
     hip = _HIP_DIRECTION.search(name)
     return f"{hip.group(1)[0]}to{hip.group(2)[0]}" if hip else None
+
+
+# What Kineto's own log says in `INFO`, `WARNING` and `ERROR` lists of the file (CuptiActivityProfiler.cpp).
+_RECORD_COUNT = re.compile(r"([A-Z][A-Za-z- ]+\w\??) = (\d+)")
+_DROPPED = re.compile(r"[Dd]ropped (\d+) [\w ]*records")
+
+
+def log_counts(line: str) -> dict[str, int]:
+    """Counts of lost GPU records in one line of Kineto's log: ``{"Out-of-range": 3}``; other lines → empty."""
+    counts: dict[str, int] = {}
+    if "Record counts:" in line:
+        for what, number in _RECORD_COUNT.findall(line.split("Record counts:")[1]):
+            counts[what.strip()] = int(number)
+    dropped = _DROPPED.search(line)
+    if dropped:
+        counts["Dropped"] = int(dropped.group(1))
+    return counts
+
+
+# Calls between which launches are written into a graph and put nothing on a stream.
+_CAPTURE_BEGIN = re.compile(r"(cuda|cu|hip)StreamBeginCapture")
+_CAPTURE_END = re.compile(r"(cuda|cu|hip)StreamEndCapture")
+
+
+@lru_cache(maxsize=4096)
+def graph_capture(name: str) -> int:
+    """1 for a call that begins a graph capture, -1 for one that ends it, 0 for any other."""
+    if _CAPTURE_BEGIN.match(name):
+        return 1
+    return -1 if _CAPTURE_END.match(name) else 0

@@ -8,19 +8,37 @@ __all__ = [
     "COLD_STEP_RATIO",
     "COMPUTE_KINDS",
     "DOMINANT_SHARE",
+    "FOR_LOOP_KERNELS",
     "GPU_BOUND_SHARE",
+    "IDLE_SHARE",
     "KNOWN_BOUND_SHARE",
+    "LARGE_GAP_SHARE",
     "LATENCY_SHARE",
     "LATENCY_US",
+    "LAUNCH_BUSY_SHARE",
+    "LAUNCH_IDLE_SHARE",
     "LAUNCH_LATENCY_NS",
+    "LEAST_ROUND_TRIP",
+    "LEAST_SAVING_US",
     "LONG_LAUNCH_US",
+    "MAIN_KERNEL_SHARE",
+    "LOW_PEAK_SHARE",
+    "NAMED_PLACES",
     "OVERHEAD_SHARE",
     "POINTWISE_KINDS",
     "PROFILING_INFLATION",
     "PROFILING_INFLATION_STACKS",
     "QUEUE_DEPTH",
+    "RECENT_RESULTS",
+    "SHOWN_KINDS",
     "SMALL_GAP_NS",
+    "TINY_COUNT",
     "TINY_KERNEL_US",
+    "TINY_SHARE",
+    "WAVE_EFFICIENCY",
+    "WORTH_GEMM_SHARE",
+    "WORTH_SAVING",
+    "WORTH_SHARE",
 ]
 
 # A gap this short between two queued kernels is the hardware's hand-over (0.8 to 2 µs on A100 and H200).
@@ -60,6 +78,52 @@ LONG_LAUNCH_US = 100.0
 # CUDA's launch queue holds about 1024 launches a stream; from here on a long launch call means a full queue.
 QUEUE_DEPTH = 512
 
+# Of several kernels of one product operator, the longest does the product when it takes this much of their time
+# (attention's backward: 78 to 95 %, the rest prepares and converts).
+MAIN_KERNEL_SHARE = 0.7
+
 # Kinds whose FLOPs decide, and kinds that only move bytes.
 COMPUTE_KINDS = frozenset({"gemm", "attention", "convolution"})
 POINTWISE_KINDS = frozenset({"elementwise", "fused", "reduction", "normalization", "softmax", "copy", "embedding"})
+
+# A result that no operator has taken after this many further ones (about half a transformer layer) is taken to be
+# kept for later: a match of sizes beyond that is chance.
+RECENT_RESULTS = 12
+
+# Idle time below this share of a step is not worth a finding of its own.
+IDLE_SHARE = 0.05
+
+# One gap this large a part of its step stands out in a timeline.
+LARGE_GAP_SHARE = 0.15
+
+# A launch call during which the GPU worked this share of the time cost the GPU nothing.
+LAUNCH_BUSY_SHARE = 0.90
+# One during which it worked less than this kept the GPU waiting.
+LAUNCH_IDLE_SHARE = 0.50
+
+# So many places in the code are named one by one; the rest are counted together.
+NAMED_PLACES = 5
+
+# Intermediates of fewer bytes than this stay in caches, and latency, not traffic, is what their kernels cost.
+LEAST_ROUND_TRIP = 1_000_000
+# A saving below this, a step, is within the spread of kernel times.
+LEAST_SAVING_US = 0.5
+# Findings of one rule that are told one by one, the most valuable first; the rest are told together.
+SHOWN_KINDS = 3
+
+# A step is fragmented when at least this many of its kernels, and this share of them, are tiny.
+TINY_COUNT = 100
+TINY_SHARE = 0.5
+# Single-tensor kernels of an optimizer step from which a multi-tensor implementation is worth naming: about ten
+# parameters' worth of Adam.
+FOR_LOOP_KERNELS = 50
+# What takes less than this share of the kernel time is not worth a finding of its own.
+WORTH_SHARE = 0.01
+# A saving below this share of the kernel time is a trifle.
+WORTH_SAVING = 0.002
+# A GEMM is looked at one by one from this share of the kernel time on.
+WORTH_GEMM_SHARE = 0.05
+# A compute-bound GEMM of ordinary size reaches 55 to 80 % of the datasheet's peak; below this something is in its way.
+LOW_PEAK_SHARE = 0.45
+# Below this share of filled tiles or waves, quantisation is named as a cause.
+WAVE_EFFICIENCY = 0.80

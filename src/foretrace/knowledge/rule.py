@@ -14,8 +14,8 @@ Severity = Literal["info", "note", "warning"]
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """One rule of the knowledge base; ``source`` says where the fact comes from.
 
-    The texts hold ``{places}`` for the numbers a trace supplies. They say what was seen, why it is so, and what
-    would change it, in that order.
+    The texts hold ``{places}`` for the numbers a trace supplies. They say what was seen, why it is so, and
+    what would change it, in that order.
     """
 
     severity: Severity

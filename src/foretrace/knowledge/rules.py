@@ -1,7 +1,7 @@
 """What each finding says: the texts, with places for the numbers a trace supplies.
 
-A rule's detector lives in ``analysis/findings/``; it fills the ``{places}`` and adds the events it rests on. The
-texts stand in one file a topic and are joined here.
+A rule's detector lives in ``analysis/findings/``; it fills the ``{places}`` and adds the events it rests on.
+The texts stand in one file a topic and are joined here.
 """
 
 from __future__ import annotations

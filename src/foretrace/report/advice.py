@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from foretrace.model.report import Finding, Report
 from foretrace.report.text import Line, Span, cut, line, width_of, wrap
 from foretrace.report.trust import paragraph
 from foretrace.report.view import View
 from foretrace.report.words import count, time
+from foretrace.report.work import fitting_name, short_names
 
 __all__ = ["finding_lines", "findings"]
 
@@ -29,7 +32,8 @@ def finding_lines(report: Report, width: int, most: int | None) -> list[Line]:
     lines: list[Line] = []
     for position, (finding, saving) in enumerate(zip(shown, savings, strict=True), 1):
         room = width - 2 - number_width - 3 - saving_width - gap
-        title = cut(_titled(finding), room)
+        times = _times(finding)
+        title = cut(finding.title, room - width_of(times)) + times
         padding = " " * (room - width_of(title) + gap + saving_width - width_of(saving)) if saving else ""
         style = "dim" if finding.severity == "info" else ""
         lines.append(
@@ -45,8 +49,8 @@ def finding_lines(report: Report, width: int, most: int | None) -> list[Line]:
     return lines
 
 
-def _titled(finding: Finding) -> str:
-    return f"{finding.title} (×{finding.count})" if finding.count > 1 else finding.title
+def _times(finding: Finding) -> str:
+    return f" (×{finding.count})" if finding.count > 1 else ""
 
 
 def findings(report: Report, view: View) -> list[Line]:
@@ -55,31 +59,36 @@ def findings(report: Report, view: View) -> list[Line]:
         return [line("  None of the rules found anything.")]
     limit = view.rows()
     lines: list[Line] = []
+    names = short_names(report)
+    remedies: dict[str, int] = {}
     for position, finding in enumerate(report.findings[:limit], 1):
         if position > 1:
             lines.append([])
-        lines += _whole(position, finding, view)
+        # A remedy that an earlier finding has already spelled out is referred to.
+        first = remedies.setdefault(finding.suggestion or "", position)
+        remedy = finding.suggestion if first == position else f"as {first} says"
+        lines += _whole(position, finding, remedy if finding.suggestion else None, names, view)
     if limit is not None and len(report.findings) > limit:
         lines.append(line(Span(f"  + {count(len(report.findings) - limit, 'more finding')} (--all)", "dim")))
     return lines
 
 
-def _whole(position: int, finding: Finding, view: View) -> list[Line]:
+def _whole(position: int, finding: Finding, remedy: str | None, names: Mapping[str, str], view: View) -> list[Line]:
     lead = f"{position:>2} "
     saving = f"  saves {saving_words(finding)} a step" if finding.saving_us is not None else ""
     room = max(20, view.width - 7 - width_of(saving))
-    head = wrap(_titled(finding), room)
+    head = wrap(finding.title + _times(finding), room)
     lines = [line("  ", lead, _MARKS[finding.severity], " ", Span(head[0], "head"), Span(saving, "saving"))]
     lines += [line(" " * 7, Span(piece, "head")) for piece in head[1:]]
     lines += paragraph(finding.explanation, view.width, indent=7)
-    if finding.suggestion:
-        lines += paragraph(finding.suggestion, view.width, lead=Span("do: ", "good"), indent=7)
+    if remedy:
+        lines += paragraph(remedy, view.width, lead=Span("do: ", "good"), indent=7)
     if finding.source:
         lines += paragraph(finding.source, view.width, lead=Span("source: ", "dim"), indent=7)
     most = None if view.everything else EVIDENCE_ROWS
     for evidence in finding.evidence[:most]:
         where = f"  at {time(evidence.start_us)}, event {evidence.event}"
-        name = cut(evidence.name, max(20, view.width - 9 - width_of(where)), "middle")
+        name = fitting_name(evidence.name, names, max(20, view.width - 9 - width_of(where)))
         lines.append(line(" " * 7, Span("• ", "dim"), Span(name), Span(where, "dim")))
     left = len(finding.evidence) - len(finding.evidence[:most])
     if left:

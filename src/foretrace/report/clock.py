@@ -6,12 +6,16 @@ from collections.abc import Sequence
 
 from foretrace.model.report import IdleCause, Report, Step
 from foretrace.report.table import Column, table
-from foretrace.report.text import Line, Span, line
+from foretrace.report.text import Line, Span, line, note
 from foretrace.report.trust import unprofiled
 from foretrace.report.view import View
-from foretrace.report.words import UNKNOWN, listed, number, percent, scale_of_times, time
+from foretrace.report.words import UNKNOWN, count, listed, number, percent, scale_of_times, time
 
-__all__ = ["idle", "middle_step", "phases", "step_table", "steps"]
+__all__ = ["idle", "middle_step", "phases", "step_scale", "step_table", "steps"]
+
+IDLE_CAUSES = 3  # in the line of a report of one step
+CAUSE_ROWS = 6  # of each step in the section
+CAUSE_STEPS = 6
 
 # causes of the report in the words of a table
 _CAUSES = {
@@ -66,19 +70,23 @@ def picked(steps: Sequence[Step], most: int) -> list[tuple[Step, str]]:
     return [(chosen[index], ", ".join(marked[index])) for index in sorted(chosen)]
 
 
-def step_table(shown: Sequence[tuple[Step, str]], width: int, *, full: bool = False) -> list[Line]:
-    """Rows of steps; times share one unit a column group, so that rows and columns compare at a glance."""
-    all_steps = [step for step, _ in shown]
-    divisor, unit = scale_of_times(
-        value for step in all_steps for value in (step.wall_us, step.period_us, step.gpu_busy_us)
-    )
+def step_scale(steps: Sequence[Step]) -> tuple[float, str]:
+    """Divisor and unit of the times of these steps."""
+    return scale_of_times(value for step in steps for value in (step.wall_us, step.period_us, step.gpu_busy_us))
+
+
+def step_table(
+    shown: Sequence[tuple[Step, str]], width: int, *, full: bool = False, causes: bool = False
+) -> list[Line]:
+    """Rows of steps; all times in one unit (``step_scale``), so that rows and columns compare at a glance."""
+    divisor, _ = step_scale([step for step, _ in shown])
     columns = [
         Column("step", left=True, keep=9),
         Column("", left=True, style="dim", keep=7),
-        Column(f"wall\n{unit}", keep=4),
-        Column(f"period\n{unit}", keep=9),
-        Column(f"GPU\nbusy {unit}", keep=9),
-        Column(f"GPU\nidle {unit}", keep=8),
+        Column("wall", keep=4),
+        Column("period", keep=9),
+        Column("GPU\nbusy", keep=9),
+        Column("GPU\nidle", keep=8),
         Column("GPU\nbusy %", keep=9),
         Column("ker-\nnels", keep=9),
         Column("mem-\ncpys", keep=3),
@@ -88,8 +96,8 @@ def step_table(shown: Sequence[tuple[Step, str]], width: int, *, full: bool = Fa
     if full:
         columns += [Column("kernel\nlaunches", keep=1), Column("occupancy\nqueries", keep=1)]
     columns += [Column("syncs", keep=5)]
-    if not full:
-        columns += [Column(f"largest cause\nof idle, {unit}", left=True, least=14, keep=6)]
+    if causes:
+        columns += [Column("largest cause\nof idle time", left=True, least=14, keep=6)]
 
     def times(*values: float | None) -> list[str]:
         return [UNKNOWN if value is None else number(value / divisor) for value in values]
@@ -106,7 +114,7 @@ def step_table(shown: Sequence[tuple[Step, str]], width: int, *, full: bool = Fa
         if full:
             row += [number(step.kernel_launches), number(step.occupancy_queries)]
         row += [number(step.synchronizations)]
-        if not full:
+        if causes:
             top = largest(step.idle)
             row += ["" if top is None else f"{number(top.us / divisor)} {cause_words(top.cause, top.detail)}"]
         rows.append(row)
@@ -117,11 +125,12 @@ def steps(report: Report, view: View) -> list[Line]:
     """Every step with all its counts."""
     rows = view.rows(50)
     shown = [(step, "") for step in report.steps]
-    lines = step_table(shown[:rows], view.width, full=True)
+    lines = note(f"Times in {step_scale(report.steps[:rows])[1]}.", view.width)
+    lines += step_table(shown[:rows], view.width, full=True)
     lines += more(len(shown), rows, "step")
     said = unprofiled(report)
     if said:
-        lines.append(line("  ", said))
+        lines += note(said, view.width)
     return lines
 
 
@@ -161,30 +170,52 @@ def phase_line(step: Step | None) -> str | None:
     return f"GPU time of step {short_label(step.label)} by phase (kernels): {listed(parts)}."
 
 
+def outside_line(report: Report) -> str | None:
+    """GPU work that no step launched (launch before the recording, between steps, or not recorded)."""
+    kernels = [kernel.duration_us for kernel in report.kernels if kernel.step is None]
+    others = [row.duration_us for row in report.transfers if row.step is None]
+    if not kernels and not others:
+        return None
+    parts = [count(len(kernels), "kernel")] if kernels else []
+    parts += [count(len(others), "copy or memset", "copies and memsets")] if others else []
+    total = time(sum(kernels) + sum(others))
+    return f"Launched by none of these steps: {listed(parts)}, {total} in all; the tables below count them."
+
+
+def idle_line(step: Step | None) -> str | None:
+    """One line for the first screen: the largest causes of idle GPU time of one step."""
+    if step is None or not step.idle:
+        return None
+    causes = sorted(step.idle, key=lambda cause: -cause.us)[:IDLE_CAUSES]
+    parts = "; ".join(f"{cause_words(c.cause, c.detail)} ({time(c.us)})" for c in causes)
+    return f"Largest causes of GPU idle: {parts}."
+
+
 def idle(report: Report, view: View) -> list[Line]:
     """Idle GPU time of each step by cause, and the longest gaps."""
-    entries = [(step, cause) for step in report.steps for cause in step.idle]
-    if not entries and not report.gaps:
-        return [
-            line(
-                "  No idle GPU time was found." if report.trace.has.gpu else "  The trace holds no GPU rows."
-            )
-        ]
-    limit = view.rows(30)
-    divisor, unit = scale_of_times(cause.us for _, cause in entries)
+    if not report.gaps and not any(step.idle for step in report.steps):
+        return [line("  No idle GPU time was found." if report.trace.has.gpu else "  The trace holds no GPU rows.")]
+    each = None if view.everything else view.top or CAUSE_ROWS
+    shown = picked(report.steps, len(report.steps) if view.everything else CAUSE_STEPS)
+    divisor, unit = scale_of_times(cause.us for step, _ in shown for cause in step.idle)
     columns = [
         Column("step", left=True),
         Column(f"idle {unit}"),
         Column("gaps"),
         Column("cause", left=True, least=20),
     ]
-    rows = [
-        [short_label(step.label), number(c.us / divisor), number(c.gaps), cause_words(c.cause, c.detail)]
-        for step, c in entries[:limit]
-    ]
-    lines = table(columns, rows, view.width) + more(len(entries), limit, "row")
+    rows: list[list[str]] = []
+    left = 0
+    for step, _ in shown:
+        causes = sorted(step.idle, key=lambda cause: -cause.us)
+        left += len(causes) - len(causes[:each])
+        for at, c in enumerate(causes[:each]):
+            label = short_label(step.label) if at == 0 else ""
+            rows.append([label, number(c.us / divisor), number(c.gaps), cause_words(c.cause, c.detail)])
+    lines = table(columns, rows, view.width) + more(len(rows) + left, len(rows), "cause")
+    lines += more(len(report.steps), len(shown), "step")
     if report.gaps:
-        lines += [[], line("  Longest gaps (start counts from the first event of the trace)")]
+        lines += [[], *note("Longest gaps (start counts from the first event of the trace)", view.width)]
         labels = {step.index: short_label(step.label) for step in report.steps}
         divisor, unit = scale_of_times(gap.duration_us for gap in report.gaps)
         from_divisor, from_unit = scale_of_times(gap.start_us for gap in report.gaps)

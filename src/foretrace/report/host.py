@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from foretrace.model.report import Launcher, Operator, Report
 from foretrace.report.clock import more
 from foretrace.report.table import Column, table
-from foretrace.report.text import Line, Span, cut, line, width_of, wrap
+from foretrace.report.text import Line, Span, cut, line, note, width_of
 from foretrace.report.view import View
 from foretrace.report.words import UNKNOWN, number, scale_of_times, time
+from foretrace.report.work import fitting_name, short_names
 
 __all__ = ["chain", "metadata_only", "operator_table", "operators"]
 
@@ -22,19 +23,13 @@ def chain(report: Report, view: View) -> list[Line]:
     if not report.chain:
         return [line("  The trace holds no operators, so no dispatch chain.")]
     limit = None if view.everything else CHAIN_LINES if view.top is None else view.top
-    lines: list[Line] = [
-        line(
-            Span(
-                "  N× folds equal neighbours; → marks the GPU work a launch enqueued, with the sum of its GPU time.",
-                "dim",
-            )
-        )
-    ]
-    tree = _tree(report.chain, view.width)
+    text = "N× folds equal neighbours; → is the GPU work of a launch, with its GPU time (sum of the fold)."
+    lines = note(text, view.width)
+    tree = _tree(report.chain, view.width, short_names(report))
     return lines + tree[:limit] + more(len(tree), limit, "line")
 
 
-def _tree(roots: Sequence[Launcher], width: int) -> list[Line]:
+def _tree(roots: Sequence[Launcher], width: int, names: Mapping[str, str]) -> list[Line]:
     """The nodes in depth-first order, without recursion: a call stack may be deeper than Python's."""
     lines: list[Line] = []
     waiting = [(node, "", i == len(roots) - 1, True) for i, node in enumerate(roots)][::-1]
@@ -43,7 +38,7 @@ def _tree(roots: Sequence[Launcher], width: int) -> list[Line]:
         guide = stem if root else stem + ("└─ " if last else "├─ ")
         below = stem if root else stem + ("   " if last else "│  ")
         work = node.children[0] if _is_one_launch(node) else None
-        lines.append(_node(node, work, guide, width))
+        lines.append(_node(node, work, guide, width, names))
         children = [] if work is not None else node.children
         waiting += [(child, below, i == len(children) - 1, False) for i, child in enumerate(children)][::-1]
     return lines
@@ -54,7 +49,7 @@ def _is_one_launch(node: Launcher) -> bool:
     return node.kind == "launch" and len(node.children) == 1 and not node.children[0].children
 
 
-def _node(node: Launcher, work: Launcher | None, guide: str, width: int) -> Line:
+def _node(node: Launcher, work: Launcher | None, guide: str, width: int, names: Mapping[str, str]) -> Line:
     # Deep trees keep at least half of the line for names.
     guide = guide if width_of(guide) <= width // 2 else "… " + guide[-(width // 2 - 2) :]
     shown = work or node
@@ -63,13 +58,13 @@ def _node(node: Launcher, work: Launcher | None, guide: str, width: int) -> Line
     times = f"{node.count}× " if node.count > 1 else ""
     style = "dim" if node.kind in ("call", "annotation") else ""
     if work is None:
-        arrow = "→ " if node.kind in GPU_KINDS else ""
-        name = cut(times + arrow + node.name, room, "middle")
+        arrow = times + ("→ " if node.kind in GPU_KINDS else "")
+        name = arrow + fitting_name(node.name, names, room - width_of(arrow))
         return line("  ", Span(guide, "dim"), Span(name, style), Span(after, "saving" if after else ""))
-    folded = f"{work.count}× " if work.count != node.count and work.count > 1 else ""
-    launch = cut(f"{times}{node.name}", max(12, room // 2), "middle")
-    name = cut(f" → {folded}{work.name}", max(8, room - width_of(launch)), "middle")
-    return line("  ", Span(guide, "dim"), Span(launch, "dim"), name, Span(after, "saving"))
+    launch = cut(times + node.name, max(12, room // 2), "middle")
+    arrow = " → " + (f"{work.count}× " if work.count not in (1, node.count) else "")
+    name = fitting_name(work.name, names, max(8, room - width_of(launch + arrow)))
+    return line("  ", Span(guide, "dim"), Span(launch, "dim"), arrow + name, Span(after, "saving"))
 
 
 def operator_table(rows: Sequence[Operator], width: int) -> list[Line]:
@@ -114,7 +109,7 @@ def operators(report: Report, view: View) -> list[Line]:
         "self: without the operators it called; total: with them. CPU and GPU run at the same time: their "
         "times do not add up. GPU time is that of the kernels and copies launched inside, each counted once."
     )
-    lines = [line("  ", Span(piece, "dim")) for piece in wrap(text, view.width - 2)]
+    lines = note(text, view.width)
     lines += operator_table(shown, view.width)
     return lines + more(len(report.operators), limit, "operator")
 
@@ -132,5 +127,5 @@ def metadata_only(report: Report, view: View) -> list[Line]:
         Column(f"self CPU {unit}", keep=7),
     ]
     rows = [[row.name, number(row.calls), number(row.self_cpu_us / divisor)] for row in found[:limit]]
-    lines = [line(Span("  They return a view of the same memory: no kernel, no copy, CPU time only.", "dim"))]
+    lines = note("They return a view of the same memory: no kernel, no copy, CPU time only.", view.width)
     return lines + table(columns, rows, view.width) + more(len(found), limit, "operator")

@@ -16,7 +16,7 @@ __all__ = ["first_screen"]
 
 SCREEN_LINES = 40
 STEP_ROWS = 5
-REASON_LINES = 6
+REASON_LINES = 8
 LEAST_ROWS = 3
 
 _BOUND_WORDS = {
@@ -34,8 +34,8 @@ def first_screen(report: Report, view: View) -> list[Line]:
     top += [[], *_steps(report, view)]
     bottom = [] if view.brief else [[], *trust.footer(report, view)]
     free = SCREEN_LINES - len(top) - len(bottom)
-    # Two blank lines, three heading lines and up to two "more" lines surround the rows of both tables.
-    for_rows = max(2 * LEAST_ROWS, free - 7)
+    # Two blank lines, four of headings and up to two "more" lines surround the rows of both tables.
+    for_rows = max(2 * LEAST_ROWS, free - 8)
     findings = min(len(report.findings), max(LEAST_ROWS, for_rows // 2))
     rows = max(LEAST_ROWS, for_rows - findings)
     content = [*top, [], *_work(report, view, view.top or rows)]
@@ -57,9 +57,14 @@ def _verdict(report: Report, view: View) -> list[Line]:
 
 def _steps(report: Report, view: View) -> list[Line]:
     shown = clock.picked(report.steps, len(report.steps) if view.everything else STEP_ROWS)
-    lines: list[Line] = [[Span("STEPS", "section")], *clock.step_table(shown, view.width)]
+    unit = clock.step_scale([step for step, _ in shown])[1]
+    lines: list[Line] = [[Span("STEPS", "section"), Span(f"  times in {unit}", "dim")]]
+    alone = len(report.steps) == 1
+    lines += clock.step_table(shown, view.width, causes=not alone)
     lines += clock.more(len(report.steps), len(shown), "step")
-    for said in (trust.unprofiled(report), clock.phase_line(clock.middle_step(report.steps))):
+    middle = clock.middle_step(report.steps)
+    idle = clock.idle_line(middle) if alone else None
+    for said in (trust.unprofiled(report), idle, clock.phase_line(middle), clock.outside_line(report)):
         if said:
             lines += trust.paragraph(said, view.width)
     return lines

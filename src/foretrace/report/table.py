@@ -37,9 +37,7 @@ class Column:
 Cell = Span | str
 
 
-def table(
-    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int, indent: int = 2
-) -> list[Line]:
+def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int, indent: int = 2) -> list[Line]:
     """Lay out rows under one or two lines of headings.
 
     Columns in which every cell is unknown or empty are left out: they say nothing (what was not recorded is
@@ -48,10 +46,7 @@ def table(
     cells = [[cell if isinstance(cell, Span) else Span(cell) for cell in row] for row in rows]
     shown = [i for i in range(len(columns)) if any(row[i].text not in ("", UNKNOWN) for row in cells)]
     heads = [column.head.split("\n") for column in columns]
-    natural = {
-        i: max([width_of(part) for part in heads[i]] + [width_of(row[i].text) for row in cells])
-        for i in shown
-    }
+    natural = {i: max([width_of(part) for part in heads[i]] + [width_of(row[i].text) for row in cells]) for i in shown}
     shown = _dropped(columns, shown, natural, width - indent)
     widths = _shrunk(columns, shown, natural, width - indent)
 
@@ -59,9 +54,7 @@ def table(
     lines = []
     for level in range(height):
         # A heading of one line stands on the lower of two.
-        parts = [
-            heads[i][level - height + len(heads[i])] if level >= height - len(heads[i]) else "" for i in shown
-        ]
+        parts = [heads[i][level - height + len(heads[i])] if level >= height - len(heads[i]) else "" for i in shown]
         lines.append(_row([Span(p, "head") for p in parts], columns, shown, widths, indent))
     for row in cells:
         spans = [row[i] if row[i].style else Span(row[i].text, columns[i].style) for i in shown]
@@ -82,9 +75,7 @@ def _dropped(columns: Sequence[Column], shown: list[int], natural: dict[int, int
     return kept
 
 
-def _shrunk(
-    columns: Sequence[Column], shown: list[int], natural: dict[int, int], width: int
-) -> dict[int, int]:
+def _shrunk(columns: Sequence[Column], shown: list[int], natural: dict[int, int], width: int) -> dict[int, int]:
     """Widths that fit: the widest text gives way first, down to its least."""
     widths = {i: natural[i] for i in shown}
     excess = sum(widths.values()) + GAP * (len(shown) - 1) - width
@@ -101,9 +92,7 @@ def _shrunk(
     return widths
 
 
-def _row(
-    spans: list[Span], columns: Sequence[Column], shown: list[int], widths: dict[int, int], indent: int
-) -> Line:
+def _row(spans: list[Span], columns: Sequence[Column], shown: list[int], widths: dict[int, int], indent: int) -> Line:
     parts = [Span(" " * indent)]
     for place, (i, span) in enumerate(zip(shown, spans, strict=True)):
         text = cut(span.text, widths[i], columns[i].cut)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from foretrace.model.report import Report
 from foretrace.report import advice, clock, host, screen, trust, work
-from foretrace.report.text import Line, Span, paint, plain
+from foretrace.report.text import Line, Span, fitted, paint, plain
 from foretrace.report.view import SECTIONS, View
 
 __all__ = ["render"]
@@ -41,6 +41,7 @@ def render(report: Report, view: View | None = None) -> str:
         wanted = list(SECTIONS) if view.everything else []
     for name in wanted:
         content += [[], *_section(name, report, view)]
+    content = [fitted(row, view.width) for row in content]
     return paint(content) if view.color else plain(content)
 
 

@@ -17,7 +17,9 @@ __all__ = [
     "clean",
     "columns_of",
     "cut",
+    "fitted",
     "line",
+    "note",
     "paint",
     "plain",
     "wants_color",
@@ -149,6 +151,25 @@ def wrap(text: str, width: int) -> list[str]:
     if current or not pieces:
         pieces.append(current)
     return pieces
+
+
+def note(text: str, width: int, indent: int = 2) -> list[Line]:
+    """A wrapped remark in the background colour of remarks."""
+    return [line(" " * indent, Span(piece, "dim")) for piece in wrap(text, max(1, width - indent))]
+
+
+def fitted(row: Line, width: int) -> Line:
+    """The line, cut at the width: the last resort, for fixed words on a very narrow terminal."""
+    used = 0
+    kept: Line = []
+    for span in row:
+        room = width - used
+        if width_of(span.text) > room:
+            kept.append(Span(cut(span.text, room), span.style))
+            break
+        kept.append(span)
+        used += width_of(span.text)
+    return kept
 
 
 def plain(content: Iterable[Line]) -> str:

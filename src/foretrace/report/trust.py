@@ -37,7 +37,7 @@ def title(report: Report, view: View) -> list[Line]:
     trace = report.trace
     name = PurePath(trace.path).name if trace.path != "-" else "standard input"
     facts = [_gpus(trace)]
-    facts.append(f"torch {trace.torch_version}" if trace.torch_version else "torch version not recorded")
+    facts.append(f"torch {trace.torch_version}" if trace.torch_version else "torch version unknown")
     if trace.rank is not None:
         facts.append(f"rank {trace.rank}")
     facts.append(_steps(report))
@@ -66,7 +66,7 @@ def _named_gpus(trace: TraceInfo) -> str:
 
 def _steps(report: Report) -> str:
     if len(report.steps) == 1 and not _is_profiler_step(report.steps[0].label):
-        return "no steps marked (whole trace)"
+        return "whole trace"
     return count(len(report.steps), "step")
 
 
@@ -159,7 +159,11 @@ def footer(report: Report, view: View) -> list[Line]:
         )
         lines += _note("Of kernel time", text, view)
     has = report.trace.has
-    missing = [f"{gives} ({flag})" for name, (gives, flag) in _RECORD.items() if not getattr(has, name)]
+    # What a warning already says is missing is not said twice.
+    said = " ".join(report.trace.warnings)
+    missing = [
+        f"{gives} ({flag})" for name, (gives, flag) in _RECORD.items() if not getattr(has, name) and flag not in said
+    ]
     if missing:
         lines += _note("Not recorded", " · ".join(missing), view)
     for warning in report.trace.warnings:

@@ -47,7 +47,8 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def whole(value: float | None) -> str:
     """A count that may be an average: "2", "0.667"."""
-    return number(int(value) if value is not None and value == int(value) else value)
+    integral = value is not None and math.isfinite(value) and value == int(value)
+    return number(int(value) if value is not None and integral else value)
 
 
 def count(how_many: int | float | None, one: str, many: str | None = None) -> str:

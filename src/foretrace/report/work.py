@@ -2,35 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from foretrace.model.report import Elementwise, Gemm, Group, Report, Transfer
-from foretrace.report.clock import more, short_label
+from foretrace.report.clock import more
 from foretrace.report.table import Column, table
-from foretrace.report.text import Line, Span, line, wrap
+from foretrace.report.text import Line, Span, cut, line, note, width_of, wrap
 from foretrace.report.view import View
 from foretrace.report.words import UNKNOWN, bytes_of, flop, number, percent, scale_of_times, whole
 
-__all__ = ["elementwise", "gemms", "group_table", "kernels", "transfers"]
+__all__ = ["elementwise", "fitting_name", "gemms", "group_table", "kernels", "short_names", "transfers"]
 
 
-def of_peak_words(part: float | None, cache_assisted: bool) -> str:
+def of_peak_words(part: float | None, cache_assisted: bool, mark: str = "") -> str:
     """A share of a peak rate in percent. Bytes served by the L2 cache have no share of the memory's rate."""
     if cache_assisted:
         return "cache-assisted"
-    return UNKNOWN if part is None or part > 1 else percent(part)
+    return UNKNOWN if part is None or part > 1 else percent(part) + mark
 
 
-def group_table(groups: Sequence[Group], width: int, *, op: bool = False) -> list[Line]:
-    """Kernels by name; the name is cut in the middle where the width does not hold it."""
+def peak_marks(peaks: Iterable[str | None]) -> dict[str | None, str]:
+    """A mark for each peak rate where a table divides by more than one: " a", " b"; else none."""
+    named = list(dict.fromkeys(peak for peak in peaks if peak))
+    if len(named) < 2:
+        return dict.fromkeys(named, "")
+    return {peak: f" {chr(ord('a') + at)}" for at, peak in enumerate(named)}
+
+
+def peak_note(marks: Mapping[str | None, str], view: View) -> list[Line]:
+    """Which rates the shares divide by."""
+    if not marks:
+        return []
+    return note("of peak: share of " + "; ".join(f"{mark} {peak}".strip() for peak, mark in marks.items()), view.width)
+
+
+def group_table(groups: Sequence[Group], width: int, *, full: bool = False) -> list[Line]:
+    """Kernels by name; the name is cut in the middle where the width does not hold it.
+
+    Calls are those of a step where that is known, and of the whole trace too in the ``full`` table. The share
+    of peak is that of the rate which bounds the kernel.
+    """
+    by_step = all(group.calls_per_step is not None for group in groups)
     divisor, unit = scale_of_times(group.total_us for group in groups)
     one_divisor, one = scale_of_times(group.median_us for group in groups)
     columns = [
-        Column("kernel", left=True, least=18, keep=9, cut="middle"),
+        Column("kernel", left=True, least=24, keep=9, cut="middle"),
         Column("kind", left=True, keep=7, least=8),
-        *([Column("operator", left=True, keep=3, least=10, cut="middle")] if op else []),
-        Column("calls", keep=6),
-        Column("per\nstep", keep=5),
+        Column("operator", left=True, keep=2, least=12, cut="middle"),
+        *([Column("calls", keep=3 if by_step else 6)] if full or not by_step else []),
+        Column("calls/\nstep", keep=6),
         Column(f"total\n{unit}", keep=8),
         Column("share\n%", keep=9),
         Column(f"median\n{one}", keep=8),
@@ -42,8 +62,8 @@ def group_table(groups: Sequence[Group], width: int, *, op: bool = False) -> lis
         [
             group.short_name,
             group.kind,
-            *([group.op or UNKNOWN] if op else []),
-            number(group.calls),
+            group.op or UNKNOWN,
+            *([number(group.calls)] if full or not by_step else []),
             whole(group.calls_per_step),
             number(group.total_us / divisor),
             percent(group.share),
@@ -63,21 +83,31 @@ def kernels(report: Report, view: View) -> list[Line]:
         return [_no_gpu(report, "kernels")]
     limit = view.rows()
     shown = report.groups[:limit]
-    lines = group_table(shown, view.width, op=True) + more(len(report.groups), limit, "kernel")
+    lines = group_table(shown, view.width, full=True) + more(len(report.groups), limit, "kernel")
     lines += full_names(((group.short_name, group.name) for group in shown), view)
     return lines
 
 
 def full_names(pairs: Iterable[tuple[str, str]], view: View) -> list[Line]:
-    """The names as the trace has them, wrapped and never cut."""
-    unlike = [(short, name) for short, name in pairs if short != name]
-    if not unlike:
+    """The names as the trace has them, wrapped and never cut, each once."""
+    names = {name: short for short, name in pairs if short != name}
+    if not names:
         return []
     lines: list[Line] = [[], line("  Full names")]
-    for short, name in dict(unlike).items():
+    for name, short in names.items():
         lines.append(line("  ", short))
         lines += [line("      ", Span(piece, "dim")) for piece in wrap(name, view.width - 6)]
     return lines
+
+
+def short_names(report: Report) -> dict[str, str]:
+    """Kernel name of the trace → the short name the report gives it."""
+    return {group.name: group.short_name for group in report.groups}
+
+
+def fitting_name(name: str, names: Mapping[str, str], room: int) -> str:
+    """The full name where it fits, else the short one, cut in the middle where even that is too long."""
+    return cut(name if width_of(name) <= room else names.get(name, name), room, "middle")
 
 
 def _no_gpu(report: Report, what: str) -> Line:
@@ -94,15 +124,14 @@ def gemms(report: Report, view: View) -> list[Line]:
     shown = report.gemms[:limit]
     lines = _gemm_table(shown, view.width) + more(len(report.gemms), limit, "matrix product")
     if any(gemm.m is None for gemm in shown):
-        lines.append(
-            line(Span("  – : the operator's shapes were not recorded or do not give M, N and K.", "dim"))
-        )
-    lines += _peaks((gemm.peak for gemm in shown), view)
+        lines += note("M, N, K unknown: the operator's shapes were not recorded, or do not give them.", view.width)
+    lines += peak_note(peak_marks(gemm.peak for gemm in shown), view)
     return lines
 
 
 def _gemm_table(shown: Sequence[Gemm], width: int) -> list[Line]:
     divisor, unit = scale_of_times(gemm.median_us for gemm in shown)
+    marks = peak_marks(gemm.peak for gemm in shown)
     columns = [
         Column("batch", keep=4),
         Column("M", keep=9),
@@ -136,22 +165,13 @@ def _gemm_table(shown: Sequence[Gemm], width: int) -> list[Line]:
             number(gemm.median_us / divisor),
             number(gemm.min_us / divisor),
             number(gemm.tflops),
-            of_peak_words(gemm.of_peak, False),
+            of_peak_words(gemm.of_peak, False, marks.get(gemm.peak, "")),
             gemm.op or UNKNOWN,
             gemm.kernel,
         ]
         for gemm in shown
     ]
     return table(columns, rows, width)
-
-
-def _peaks(peaks: Iterable[str | None], view: View) -> list[Line]:
-    """Which rates the shares divide by."""
-    named = list(dict.fromkeys(peak for peak in peaks if peak))
-    if not named:
-        return []
-    text = "of peak: share of " + "; ".join(named)
-    return [line("  ", Span(piece, "dim")) for piece in wrap(text, view.width - 2)]
 
 
 def elementwise(report: Report, view: View) -> list[Line]:
@@ -166,14 +186,14 @@ def elementwise(report: Report, view: View) -> list[Line]:
             "cache-assisted: faster than the memory can be, because the L2 cache served part of the bytes; "
             "bytes are logical (each operand read once, each result written once)."
         )
-        lines += [line("  ", Span(piece, "dim")) for piece in wrap(text, view.width - 2)]
-    lines += _peaks((row.peak for row in shown), view)
-    lines += full_names(((row.short_name, row.kernel) for row in shown), view)
+        lines += note(text, view.width)
+    lines += peak_note(peak_marks(row.peak for row in shown), view)
     return lines
 
 
 def _elementwise_table(shown: Sequence[Elementwise], width: int) -> list[Line]:
     divisor, unit = scale_of_times(row.median_us for row in shown)
+    marks = peak_marks(row.peak for row in shown)
     columns = [
         Column("kernel", left=True, least=18, keep=9, cut="middle"),
         Column("kind", left=True, keep=4, least=8),
@@ -197,7 +217,7 @@ def _elementwise_table(shown: Sequence[Elementwise], width: int) -> list[Line]:
             number(row.median_us / divisor),
             number(row.min_us / divisor),
             number(row.gbps),
-            of_peak_words(row.of_peak, row.cache_assisted),
+            of_peak_words(row.of_peak, row.cache_assisted, marks.get(row.peak, "")),
         ]
         for row in shown
     ]
@@ -205,32 +225,29 @@ def _elementwise_table(shown: Sequence[Elementwise], width: int) -> list[Line]:
 
 
 def transfers(report: Report, view: View) -> list[Line]:
-    """Copies and memsets, one row each; kernels that copy are under elementwise."""
+    """Copies and memsets; equal ones share a row. Kernels that copy are under elementwise."""
     if not report.transfers:
         return [_no_gpu(report, "memory copies or memsets")]
+    alike: dict[tuple[str, ...], list[Transfer]] = {}
+    for row in report.transfers:
+        issued = "graph replay" if row.graph and not row.op else row.op or UNKNOWN
+        # Work of no step (its launch lies outside, or is unknown) stays visible as such.
+        where = "no step" if row.step is None else ""
+        key = (where, row.name, row.direction or UNKNOWN, bytes_of(row.bytes), number(row.stream), issued)
+        alike.setdefault(key, []).append(row)
     limit = view.rows()
-    shown: Sequence[Transfer] = report.transfers[:limit]
-    labels = {step.index: short_label(step.label) for step in report.steps}
-    divisor, unit = scale_of_times(row.duration_us for row in shown)
+    divisor, unit = scale_of_times(sum(row.duration_us for row in rows) for rows in alike.values())
     columns = [
-        Column("step", left=True, keep=6),
+        Column("", left=True, keep=6),
         Column("what", left=True, least=12, keep=9),
-        Column("direction", left=True, keep=8),
-        Column("bytes", keep=8),
-        Column(unit, keep=9),
+        Column("direction", left=True, keep=3),
+        Column("bytes each", keep=8),
         Column("stream", keep=2),
         Column("issued by", left=True, least=14, keep=7, cut="middle"),
+        Column("calls", keep=8),
+        Column(f"total {unit}", keep=9),
     ]
-    rows = [
-        [
-            UNKNOWN if row.step is None else labels.get(row.step, str(row.step)),
-            row.name,
-            row.direction or UNKNOWN,
-            bytes_of(row.bytes),
-            number(row.duration_us / divisor),
-            number(row.stream),
-            "graph replay" if row.graph and not row.op else row.op or UNKNOWN,
-        ]
-        for row in shown
+    cells = [
+        [*key, number(len(rows)), number(sum(row.duration_us for row in rows) / divisor)] for key, rows in alike.items()
     ]
-    return table(columns, rows, view.width) + more(len(report.transfers), limit, "row")
+    return table(columns, cells[:limit], view.width) + more(len(cells), limit, "row")

@@ -8,35 +8,32 @@ a float64 holds a decimal microsecond count to the nanosecond up to 2**43 µs; a
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Iterable
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from foretrace.knowledge.kineto import RowKind, row_kind
+from foretrace.trace.event import RawEvent
+from foretrace.trace.ids import link_ids
 from foretrace.trace.table import Lane, Trace
 
-__all__ = ["RawEvent", "build_trace", "decode_fast"]
+__all__ = ["RawEvent", "build_trace", "decode_fast", "event_decoder", "event_list_decoder", "exact_times"]
+
+# Above this many bytes a second scan of the text is worth avoiding.
+_LARGE = 1 << 20
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 # Largest µs count whose float64 neighbours are under 1 ns apart, so that rounding finds the written nanosecond.
 _EXACT_US = float(2**43)
 # A µs count past this is in the year 2255; nanoseconds since 1970 are far beyond it.
 _LATEST_US = 9.0e15
-
-
-class RawEvent(msgspec.Struct, gc=False):
-    """One entry of ``traceEvents``; what is absent keeps its default."""
-
-    ph: str = ""
-    cat: str | None = None
-    name: str | None = ""
-    pid: int | str | None = None
-    tid: int | str | None = None
-    ts: float | None = None
-    dur: float | None = None
-    id: int | str | None = None
-    args: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _ExactTimes(msgspec.Struct, gc=False):
@@ -52,22 +49,11 @@ class _Envelope(msgspec.Struct):
     events: msgspec.Raw = msgspec.field(name="traceEvents")
 
 
-class _Ids(msgspec.Struct, gc=False):
-    """The ids inside ``args``; 2021 traces spell some of them in lower case."""
-
-    correlation: int | None = None
-    external: int | None = msgspec.field(name="External id", default=None)
-    external_lower: int | None = msgspec.field(name="external id", default=None)
-    stream: int | None = None
-    device: int | None = None
-    sequence: int | None = msgspec.field(name="Sequence number", default=None)
-
-
 _document = msgspec.json.Decoder(_Document)
-_event_list = msgspec.json.Decoder(list[RawEvent])
+event_decoder = msgspec.json.Decoder(RawEvent)
+event_list_decoder = msgspec.json.Decoder(list[RawEvent])
 _exact_list = msgspec.json.Decoder(list[_ExactTimes])
 _envelope = msgspec.json.Decoder(_Envelope)
-_ids = msgspec.json.Decoder(_Ids)
 _anything = msgspec.json.Decoder()
 
 
@@ -76,9 +62,53 @@ def decode_fast(text: bytes) -> tuple[list[RawEvent], dict[str, Any], bool]:
 
     Raises ``msgspec.DecodeError`` when the text is not well-formed or not of this shape.
     """
-    if text.lstrip()[:1] == b"[":
-        return _event_list.decode(text), {}, True
+    if text[: 1 << 12].lstrip()[:1] == b"[":
+        return event_list_decoder.decode(text), {}, True
+    if len(text) > _LARGE and (outline := _outline(text)):
+        begin, end, meta = outline
+        try:
+            return event_list_decoder.decode(memoryview(text)[begin:end]), meta, False
+        except msgspec.DecodeError:
+            pass  # the outline was a guess
     return _document.decode(text).events, _top_level(text), False
+
+
+def _outline(text: bytes) -> tuple[int, int, dict[str, Any]] | None:
+    """Where the list of events begins and ends, and the keys around it, without reading the events.
+
+    Saves one scan of a large file. The list ends at the first bracket behind which all the rest is the remainder of
+    one JSON object; None where the end is not within the last bytes of the file.
+    """
+    key = _EVENTS_KEY.search(text, 0, _LARGE)
+    if not key:
+        return None
+    window = max(len(text) - _LARGE // 4, key.end())
+    at = text.find(b"]", window)
+    while at >= 0:
+        after = at + 1
+        while text[after : after + 1].isspace():
+            after += 1
+        # What follows the list is a comma and a key, or the brace that closes the document.
+        if text[after : after + 1] in (b",", b"}"):
+            try:
+                meta = _anything.decode(text[: key.start()] + b'"traceEvents": null' + text[after:])
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                pass
+            else:
+                if isinstance(meta, dict) and meta.pop("traceEvents", 0) is None:
+                    return key.end() - 1, at + 1, meta
+        at = text.find(b"]", at + 1)
+    return None
+
+
+def exact_times(events: list[RawEvent], text: bytes) -> None:
+    """Replace starts that a float64 rounds by the ``Decimal`` in the text, a JSON list of just these events."""
+    ts = np.array([e.ts for e in events if e.ts is not None], dtype=np.float64)
+    if float(np.abs(ts).max(initial=0.0)) < _EXACT_US or _whole_microseconds(ts):
+        return
+    for event, exact in zip(events, _exact_list.decode(text), strict=True):
+        if event.ts is not None:
+            event.ts = exact.ts  # type: ignore[assignment]  # read by `_exact_starts` alone
 
 
 def _top_level(text: bytes) -> dict[str, Any]:
@@ -103,57 +133,75 @@ def build_trace(
     repairs: list[str],
     text: bytes | None = None,
 ) -> Trace:
-    """Turn decoded events into columns. ``text`` is consulted when timestamps need more than a float64."""
+    """Turn decoded events into columns.
+
+    ``text`` is the healthy document, consulted when timestamps need more than a float64; None where the events
+    carry exact times already. The events are used up: the list is empty afterwards.
+    """
     odd: dict[str, int] = {}
     repairs = list(repairs)
-    rows = [i for i, e in enumerate(events) if e.ph == "X" or (e.ph == "i" and e.cat == "cpu_instant_event")]
-    rows += _paired(events, odd)
+    total = len(events)
+    phases, phase_id = _intern(map(attrgetter("ph"), events), total)
+    all_categories, all_category_id = _intern(map(attrgetter("cat"), events), total)
+
+    def having(phase: str) -> Any:
+        return phase_id == phases.index(phase) if phase in phases else np.zeros(total, dtype=np.bool_)
+
+    instants = np.array([c == _ALLOCATOR for c in all_categories] or [False])[all_category_id]
+    timed = np.flatnonzero(having("X") | (having("i") & instants))
+    if "B" in phases or "E" in phases:
+        timed = np.concatenate((timed, np.array(_paired(events, odd), dtype=np.int64)))
+    rows: list[int] = timed.tolist()
     picked = [events[i] for i in rows]
 
     start, duration, kept = _times(picked, rows, events, text, odd, repairs)
     if not kept.all():
-        rows = [r for r, k in zip(rows, kept.tolist(), strict=True) if k]
         picked = [e for e, k in zip(picked, kept.tolist(), strict=True) if k]
-        start, duration = start[kept], duration[kept]
+        timed, start, duration = timed[kept], start[kept], duration[kept]
 
-    names, name_id = _intern([e.name or "" for e in picked])
-    categories, category_id = _intern([e.cat or "" for e in picked])
-    kinds_of_categories = np.array([row_kind(c) for c in categories] or [0], dtype=np.uint8)
-    kind = kinds_of_categories[category_id] if picked else np.zeros(0, dtype=np.uint8)
-    lane_keys, lane = _intern([(e.pid, e.tid) for e in picked])
-    arguments: list[Any] = [e.args for e in picked]
-    ids = _read_ids(arguments, kind)
+    count = len(picked)
+    names, name_id = _intern(map(attrgetter("name"), picked), count)
+    category_id = all_category_id[timed]
+    kinds_of_categories = np.array([row_kind(c) for c in all_categories] or [RowKind.OTHER], dtype=np.uint8)
+    kind = kinds_of_categories[category_id] if count else np.zeros(0, dtype=np.uint8)
+    lane_keys, lane = _intern(map(attrgetter("pid", "tid"), picked), count)
     lane_of = {key: index for index, key in enumerate(lane_keys)}
+    arguments: list[Any] = list(map(attrgetter("args"), picked))
+    flow_categories = np.array([c in _BACKWARD_FLOWS for c in all_categories] or [False])
+    flows = _backward_flows([events[i] for i in np.flatnonzero(flow_categories[all_category_id])], lane_of)
+    lane_names = _lane_names([events[i] for i in np.flatnonzero(having("M"))], lane_of)
+    # Free the records before the ids of all rows are read: together they would be the peak of memory.
+    picked.clear()
+    events.clear()
     return Trace(
         path=path,
         format=format,
         meta=meta,
-        total_events=len(events),
+        total_events=total,
         repairs=repairs,
-        names=names,
+        names=[name or "" for name in names],
         name_id=name_id,
-        categories=categories,
+        categories=[category or "" for category in all_categories],
         category_id=category_id,
         lanes=[Lane(-1 if p is None else p, -1 if t is None else t) for p, t in lane_keys],
         lane=lane,
         kind=kind,
         start=start,
         duration=duration,
-        event=np.array(rows, dtype=np.int64),
+        event=timed.astype(np.int64),
         arguments=arguments,
-        flows=_backward_flows(events, lane_of),
-        lane_names=_lane_names(events, lane_of),
+        flows=flows,
+        lane_names=lane_names,
         odd=odd,
-        **ids,
+        **link_ids(arguments, kind, odd),
     )
 
 
-def _intern(values: list[Any]) -> tuple[list[Any], Any]:
+def _intern(values: Iterable[Any], count: int) -> tuple[list[Any], Any]:
     """Distinct values in order of appearance, and the position of each value among them (int32)."""
-    table: dict[Any, int] = {}
-    number = table.setdefault
-    ids = [number(value, len(table)) for value in values]
-    return list(table), np.array(ids, dtype=np.int32)
+    table: defaultdict[Any, int] = defaultdict(itertools.count().__next__)
+    ids = np.fromiter(map(table.__getitem__, values), dtype=np.int32, count=count)
+    return list(table), ids
 
 
 def _times(
@@ -165,9 +213,15 @@ def _times(
     repairs: list[str],
 ) -> tuple[Any, Any, Any]:
     """Start and duration in ns (int64), and the mask of rows whose times can be used at all."""
-    nan = float("nan")
-    ts = np.array([nan if e.ts is None else e.ts for e in picked], dtype=np.float64)
-    dur = np.array([0.0 if e.dur is None else e.dur for e in picked], dtype=np.float64)
+    ts = _floats(picked, "ts")
+    dur = _floats(picked, "dur")
+    endless = np.isnan(dur)
+    dur[endless] = 0.0
+    if endless.any():
+        # Allocator instants have no duration by nature; work without one is kept and counted.
+        unknown = sum(picked[i].ph != "i" for i in np.flatnonzero(endless))
+        if unknown:
+            odd["without duration"] = unknown
     kept = np.isfinite(ts) & np.isfinite(dur)
     if not kept.all():
         odd["without time"] = int((~kept).sum())
@@ -181,9 +235,7 @@ def _times(
     if largest > _LATEST_US:
         # Only nanoseconds can be this large; reading them as microseconds would overflow and mean nothing.
         odd["nanoseconds as microseconds"] = int((np.abs(ts) > _LATEST_US).sum())
-        repairs.append(
-            "timestamps are nanoseconds although the format says microseconds; read as nanoseconds"
-        )
+        repairs.append("timestamps are nanoseconds although the format says microseconds; read as nanoseconds")
         ceiling = float(2**62)
         sane = np.abs(ts) < ceiling
         kept &= sane
@@ -197,30 +249,45 @@ def _times(
     duration = np.rint(dur * 1000.0).astype(np.int64)
     if largest < _EXACT_US:
         return np.rint(ts * 1000.0).astype(np.int64), duration, kept
-    whole = np.floor(ts) == ts
     start = ts.astype(np.int64) * 1000
-    if not whole.all():
-        exact_ns = _exact_starts(events, rows, text)
-        start = np.rint(ts * 1000.0).astype(np.int64) if exact_ns is None else exact_ns
+    if not _whole_microseconds(ts):
+        start = _exact_starts(events, rows, text)
         start[~kept] = 0
     return start, duration, kept
 
 
-def _exact_starts(events: list[RawEvent], rows: list[int], text: bytes | None) -> Any:
-    """Starts from the decimal text, int64 ns; None where the text does not decode to the same events."""
-    if text is None:
-        return None
+def _floats(picked: list[RawEvent], name: str) -> Any:
+    """One field of all events as float64, NaN where it is missing."""
     try:
+        return np.fromiter(map(attrgetter(name), picked), dtype=np.float64, count=len(picked))
+    except TypeError:
+        values = [getattr(event, name) for event in picked]
+        return np.array([float("nan") if v is None else v for v in values], dtype=np.float64)
+
+
+def _whole_microseconds(ts: Any) -> bool:
+    """Whether large times are whole microseconds, as torch before 2.2 wrote them.
+
+    A float64 near 1.7e15 keeps quarters, so a quarter of all fractions look whole; that all of many do is no chance.
+    """
+    return len(ts) >= 64 and float(np.abs(ts).max()) < 2.0**51 and bool((np.floor(ts) == ts).all())
+
+
+def _exact_starts(events: list[RawEvent], rows: list[int], text: bytes | None) -> Any:
+    """Starts from the decimal text, int64 ns: of a healthy file, or as ``exact_times`` left them."""
+    zero = Decimal(0)
+    starts: list[Any]
+    if text is None:
+        starts = [events[i].ts or zero for i in rows]
+    else:
         raw: bytes | msgspec.Raw = text if text.lstrip()[:1] == b"[" else _envelope.decode(text).events
         exact = _exact_list.decode(raw)
-    except msgspec.DecodeError:
-        return None
-    if len(exact) != len(events):
-        return None
+        starts = [exact[i].ts or zero for i in rows]
     thousand = Decimal(1000)
-    zero = Decimal(0)
+    ceiling = Decimal(_LATEST_US)
     return np.array(
-        [int(((exact[i].ts or zero) * thousand).to_integral_value()) for i in rows], dtype=np.int64
+        [int((Decimal(t) * thousand).to_integral_value()) if abs(t) < ceiling else 0 for t in starts],
+        dtype=np.int64,
     )
 
 
@@ -248,88 +315,7 @@ def _paired(events: list[RawEvent], odd: dict[str, int]) -> list[int]:
     return folded
 
 
-def _read_ids(arguments: list[Any], kind: Any) -> dict[str, Any]:
-    """Columns of the ids inside ``args``, for the rows that can have them."""
-    n = len(arguments)
-    columns = {
-        "correlation": np.zeros(n, dtype=np.int64),
-        "external": np.zeros(n, dtype=np.int64),
-        "stream": np.full(n, -1, dtype=np.int32),
-        "device": np.full(n, -1, dtype=np.int32),
-        "sequence": np.full(n, -1, dtype=np.int64),
-    }
-    wanted = (
-        RowKind.KERNEL,
-        RowKind.MEMCPY,
-        RowKind.MEMSET,
-        RowKind.CALL,
-        RowKind.OPERATOR,
-        RowKind.SYNC,
-        RowKind.GPU_ANNOTATION,
-        RowKind.ANNOTATION,
-    )
-    rows = np.flatnonzero(np.isin(kind, wanted)).tolist()
-    decode = _ids.decode
-    missing = _Ids()
-    found: list[_Ids] = []
-    for row in rows:
-        raw = arguments[row]
-        try:
-            found.append(decode(raw) if raw else missing)
-        except msgspec.DecodeError:
-            found.append(_lenient_ids(raw))
-    columns["correlation"][rows] = _int64([f.correlation or 0 for f in found])
-    columns["external"][rows] = _int64([f.external or f.external_lower or 0 for f in found])
-    columns["stream"][rows] = _clamped([-1 if f.stream is None else f.stream for f in found])
-    columns["device"][rows] = _clamped([-1 if f.device is None else f.device for f in found])
-    columns["sequence"][rows] = _int64([-1 if f.sequence is None else f.sequence for f in found])
-    return columns
-
-
-def _int64(values: list[int]) -> Any:
-    """Values as int64; ids beyond 64 bits (unsigned hashes) keep their low 63 bits, so equal ids stay equal."""
-    try:
-        return np.array(values, dtype=np.int64)
-    except OverflowError:
-        return np.array([v & 0x7FFF_FFFF_FFFF_FFFF for v in values], dtype=np.int64)
-
-
-def _clamped(values: list[int]) -> Any:
-    """Values as int32; what does not fit (an invalid device of 2**32 - 1) is none."""
-    return np.array([v if -1 <= v < 2**31 else -1 for v in values], dtype=np.int32)
-
-
-def _lenient_ids(raw: Any) -> _Ids:
-    """Ids from ``args`` that are oddly typed (numbers in strings) or broken."""
-    try:
-        args = _anything.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return _Ids()
-    if not isinstance(args, dict):
-        return _Ids()
-
-    def number(*keys: str) -> int | None:
-        for key in keys:
-            value = args.get(key)
-            if isinstance(value, bool) or value is None:
-                continue
-            if isinstance(value, int):
-                return value
-            try:
-                return int(float(value)) if isinstance(value, (float, str)) else None
-            except (ValueError, OverflowError):
-                continue
-        return None
-
-    return _Ids(
-        correlation=number("correlation"),
-        external=number("External id", "external id"),
-        stream=number("stream"),
-        device=number("device"),
-        sequence=number("Sequence number"),
-    )
-
-
+_ALLOCATOR = "cpu_instant_event"
 _BACKWARD_FLOWS = frozenset({"fwdbwd", "forward_backward"})
 
 
@@ -338,7 +324,7 @@ def _backward_flows(
 ) -> list[tuple[str, int, bool, int, int]]:
     flows = []
     for e in events:
-        if e.cat in _BACKWARD_FLOWS and e.ph in ("s", "f") and isinstance(e.id, int) and e.ts is not None:
+        if e.ph in ("s", "f") and isinstance(e.id, int) and e.ts is not None:
             lane = lane_of.get((e.pid, e.tid), -1)
             flows.append((e.cat or "", e.id, e.ph == "s", lane, round(e.ts * 1000)))
     return flows
@@ -347,7 +333,7 @@ def _backward_flows(
 def _lane_names(events: list[RawEvent], lane_of: dict[tuple[Any, Any], int]) -> dict[int, str]:
     names: dict[int, str] = {}
     for e in events:
-        if e.ph == "M" and e.name == "thread_name" and e.args:
+        if e.name == "thread_name" and e.args:
             lane = lane_of.get((e.pid, e.tid))
             if lane is None:
                 continue

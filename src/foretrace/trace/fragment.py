@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from foretrace.trace.decode import RawEvent
+from foretrace.trace.event import RawEvent
 
 __all__ = ["EVENT_KEYS", "decode_lenient", "mend", "object_end"]
 
@@ -43,37 +43,47 @@ NOT_NUMBERS = "NaN or Infinity where JSON wants a number, read as missing"
 CONTROLS = "control characters inside strings, escaped"
 ESCAPES = "backslashes that escape nothing, kept as written"
 SURROGATES = "half a surrogate pair inside strings, replaced"
-COMMAS = "missing or surplus commas, mended"
+COMMAS = "missing or surplus commas inside events, mended"
 NUMBERS = "numbers in a notation JSON does not know, rewritten"
 QUOTES = "events with unescaped quotes inside a name, mended"
 BRACES = "events with a missing closing brace, closed"
 TYPES = "events with a field of an unexpected type (a number as text, a null name), converted"
 
 
-def mend(text: bytes, done: Counter[str], decode: Callable[[bytes], Any]) -> Any:
+def mend(text: bytes, done: Counter[str], decode: Callable[[bytes], Any], *, close: bool = True) -> Any:
     """Mend the text step by step until ``decode`` takes it; returns its result or None.
 
-    ``done`` counts what was mended, by the words for it; it stays as it was when nothing helps.
+    ``done`` counts what was mended, by the words for it; it stays as it was when nothing helps. With ``close`` a
+    missing closing brace is added where everything else of an event is there.
     """
     if len(text) > _LARGEST:
         return None
-    for steps in _PLANS:
-        made: Counter[str] = Counter()
-        mended = text
-        for step in steps:
-            mended = step(mended, made)
-            result = _attempt(decode, mended)
-            if result is not None:
-                done.update(made)
-                return result
-        if not _looks_whole(mended):
+    for closings in ((b"",), _CLOSINGS) if close else ((b"",),):
+        for steps in _PLANS:
+            made: Counter[str] = Counter()
+            mended = text
+            for step in steps:
+                mended = step(mended, made)
+                result = _closed(mended, closings, decode)
+                if result is not None:
+                    if closings is _CLOSINGS:
+                        made[BRACES] += 1
+                    done.update(made)
+                    return result
+    return None
+
+
+def _closed(text: bytes, closings: tuple[bytes, ...], decode: Callable[[bytes], Any]) -> Any:
+    if closings is _CLOSINGS:
+        text = text.rstrip(b", \t\r\n")
+        # Without its name and time it is no event but the place where the text was cut.
+        if b'"ph"' not in text or not (b'"ts"' in text or b'"M"' in text):
+            return None
+    for closing in closings:
+        try:
+            return decode(text + closing)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
-        for closing in _CLOSINGS:
-            result = _attempt(decode, mended.rstrip(b", \t\r\n") + closing)
-            if result is not None:
-                done.update(made)
-                done[BRACES] += 1
-                return result
     return None
 
 
@@ -110,13 +120,6 @@ def decode_lenient(text: bytes) -> RawEvent | None:
     if args is not None and bytes(args)[:1] == b"{":
         event.args = args
     return event
-
-
-def _attempt(decode: Callable[[bytes], Any], text: bytes) -> Any:
-    try:
-        return decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 def _value(raw: msgspec.Raw) -> Any:
@@ -308,11 +311,6 @@ def _closing_quote(text: bytes, at: int, is_key: bool, in_list: bool) -> int:
         if fits.match(text, at + 1) and (fits is _AFTER_VALUE or not _odd_backslashes(text[:at])):
             return at
         at += 1
-
-
-def _looks_whole(text: bytes) -> bool:
-    """Whether an event without its last brace still has what makes it one."""
-    return b'"ph"' in text and (b'"ts"' in text or b'"M"' in text)
 
 
 _PLAIN = (_inside_strings, _outside_strings, _commas)

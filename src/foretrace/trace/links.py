@@ -47,7 +47,7 @@ def build_links(trace: Trace) -> Links:
     n = len(trace)
     call = np.zeros(n, dtype=np.uint8)
     calls = trace.rows(RowKind.CALL)
-    by_name = np.array([call_kind(name) for name in trace.names] or [0], dtype=np.uint8)
+    by_name = np.array([call_kind(name) for name in trace.names] or [Call.OTHER], dtype=np.uint8)
     call[calls] = by_name[trace.name_id[calls]]
 
     launch = np.full(n, -1, dtype=np.int64)
@@ -116,8 +116,9 @@ def _operators(
     op[calls] = inside[calls]
     linked = gpu[launch[gpu] >= 0]
     op[linked] = inside[launch[linked]]
-    orphans = gpu[(launch[gpu] < 0) & (trace.external[gpu] != 0)]
-    if len(orphans):
+    orphans = gpu[launch[gpu] < 0]
+    if len(orphans):  # only then: the external ids are read from the file's text on first use
+        orphans = orphans[trace.external[orphans] != 0]
         operators = trace.rows(RowKind.OPERATOR)
         by_external = dict(zip(trace.external[operators].tolist(), operators.tolist(), strict=True))
         op[orphans] = [by_external.get(external, -1) for external in trace.external[orphans].tolist()]

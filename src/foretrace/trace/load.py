@@ -8,7 +8,10 @@ from typing import Any
 
 import msgspec
 
-from foretrace.trace.decode import RawEvent, build_trace, decode_fast
+from foretrace.trace.decode import build_trace, decode_fast
+from foretrace.trace.encoding import is_utf8
+from foretrace.trace.event import RawEvent
+from foretrace.trace.refuse import refuse_events
 from foretrace.trace.source import read_source
 from foretrace.trace.table import Trace
 
@@ -28,9 +31,7 @@ def load(path: str | Path) -> Trace:
     return parse(source.text, path=str(path), compressed=source.compressed, repairs=source.repairs)
 
 
-def parse(
-    text: bytes, *, path: str = "-", compressed: bool = False, repairs: list[str] | None = None
-) -> Trace:
+def parse(text: bytes, *, path: str = "-", compressed: bool = False, repairs: list[str] | None = None) -> Trace:
     """Read the text of a trace; ``path`` names it in messages, ``repairs`` is what it took to get the text.
 
     Raises ``TraceReadError`` like ``load``.
@@ -40,6 +41,7 @@ def parse(
     gc.disable()
     try:
         events, meta, bare, mended = _decode(text, path)
+        refuse_events(events, meta, text, path)
         format = "kineto array" if bare else "kineto"
         return build_trace(
             events,
@@ -47,7 +49,7 @@ def parse(
             path=path,
             format=f"{format}, gzip" if compressed else format,
             repairs=[*(repairs or []), *mended],
-            text=text,
+            text=None if mended else text,
         )
     finally:
         if enabled:
@@ -56,8 +58,11 @@ def parse(
 
 def _decode(text: bytes, path: str) -> tuple[list[RawEvent], dict[str, Any], bool, list[str]]:
     try:
-        return (*decode_fast(text), [])
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        from foretrace.trace.repair import decode_damaged
+        # The typed decoder does not look into `args`; bytes that are no UTF-8 would surface much later.
+        if is_utf8(text):
+            return (*decode_fast(text), [])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    from foretrace.trace.repair import decode_damaged
 
-        return decode_damaged(text, path)
+    return decode_damaged(text, path)

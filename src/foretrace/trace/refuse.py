@@ -12,9 +12,10 @@ from foretrace.errors import TraceReadError
 from foretrace.knowledge import formats
 from foretrace.knowledge.formats import Foreign
 from foretrace.knowledge.kineto import RowKind, row_kind
+from foretrace.trace.encoding import wide_encoding
 
 if TYPE_CHECKING:
-    from foretrace.trace.decode import RawEvent
+    from foretrace.trace.event import RawEvent
 
 __all__ = ["directory_error", "refuse_binary", "refuse_events", "refuse_json", "refuse_text"]
 
@@ -60,8 +61,8 @@ def _binary(data: bytes, path: str) -> Foreign | None:
 def _is_text(data: bytes) -> bool:
     """Whether the beginning looks like text; damaged text holds some control bytes, a binary is full of them."""
     sample = data[:4096]
-    if sample[:2] in (b"\xff\xfe", b"\xfe\xff") or sample[:2] in (b"{\0", b"\0{", b"[\0", b"\0["):
-        return True  # UTF-16
+    if wide_encoding(sample):
+        return True
     stripped = sample.strip(b"\0 \t\r\n\xef\xbb\xbf")
     if stripped[:1] in (b"{", b"[") and b'"' in stripped[:256]:
         return True
@@ -96,7 +97,7 @@ def refuse_json(document: Any, path: str) -> TraceReadError:
         return TraceReadError(f"{path} is JSON but no trace: it has no traceEvents list ({held})")
     if isinstance(document, list):
         first = document[0] if document else None
-        if isinstance(first, dict) and formats.HATCHET_KEYS <= first.keys():
+        if isinstance(first, dict) and first.keys() >= formats.HATCHET_KEYS:
             return _no(path, formats.HATCHET)
         what = "an empty list" if not document else "a list without trace events"
         return TraceReadError(f"{path} is JSON but no trace: it is {what}; name a file with traceEvents")

@@ -7,7 +7,6 @@ that fails is mended (``fragment.py``), so the cost is that of a healthy file pl
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections import Counter
 from typing import Any
@@ -15,11 +14,13 @@ from typing import Any
 import msgspec
 
 from foretrace.errors import TraceReadError
-from foretrace.trace.decode import RawEvent, decode_fast, event_decoder, event_list_decoder, exact_times
+from foretrace.trace.decode import decode_fast, event_decoder, event_list_decoder, exact_times
+from foretrace.trace.encoding import to_utf8
+from foretrace.trace.event import RawEvent
 from foretrace.trace.fragment import EVENT_KEYS, TYPES, decode_lenient, mend, object_end
 from foretrace.trace.refuse import refuse_json, refuse_text
 
-__all__ = ["decode_damaged", "to_utf8"]
+__all__ = ["decode_damaged"]
 
 _CHUNK = 1 << 20
 _BLANK = b" \t\r\n\0"
@@ -27,8 +28,12 @@ _BETWEEN = _BLANK + b","
 _ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*')
+SEPARATORS = "missing or surplus commas between events, mended"
+BRACKETS = "surplus brackets between events, ignored"
+
 # Where an event may begin: a brace with a key of an event behind it. What stands before decides (see `_starts`).
-_START = re.compile(rb"\{\s*[\"'](?:" + b"|".join(EVENT_KEYS) + rb")[\"']\s*:")
+_START = re.compile(rb"\{\s*\"(?:" + b"|".join(EVENT_KEYS) + rb")\"\s*:")
+_CLOSE = re.compile(rb'\}(?=\s*\]\s*(?:\}|\Z|,\s*"[^"\\]{1,64}"\s*:))')
 _TAIL_KEY = re.compile(rb'\s*,?\s*"[^"\\]{1,64}"\s*:')
 
 
@@ -46,67 +51,15 @@ def decode_damaged(text: bytes, path: str) -> tuple[list[RawEvent], dict[str, An
             pass
     reading = _Reading(sound, path)
     reading.document(0)
+    if not any(event.ph for event in reading.events):
+        try:
+            document = msgspec.json.decode(sound)
+        except _ERRORS:
+            document = None
+        if document is not None:
+            raise refuse_json(document, path)
+        raise TraceReadError(f"{path} is cut off before its first whole event; copy or record the trace again")
     return reading.events, reading.meta, reading.bare, [*repairs, *reading.words()]
-
-
-def to_utf8(text: bytes, repairs: list[str]) -> bytes:
-    """The text as UTF-8 without byte order mark; returns the same object when nothing had to be done."""
-    for mark, encoding in (
-        (codecs.BOM_UTF32_LE, "utf-32-le"),
-        (codecs.BOM_UTF32_BE, "utf-32-be"),
-        (codecs.BOM_UTF16_LE, "utf-16-le"),
-        (codecs.BOM_UTF16_BE, "utf-16-be"),
-        (b"{\0", "utf-16-le"),
-        (b"[\0", "utf-16-le"),
-        (b"\0{", "utf-16-be"),
-        (b"\0[", "utf-16-be"),
-    ):
-        if text.startswith(mark):
-            repairs.append(f"the text is {encoding[:6].upper()}; it was converted")
-            body = text[len(mark) :] if mark[:1] not in b"{[\0" or mark == codecs.BOM_UTF32_BE else text
-            return body.decode(encoding, "replace").encode()
-    if text.startswith(codecs.BOM_UTF8):
-        repairs.append("a byte order mark stood before the text; it was removed")
-        text = text[len(codecs.BOM_UTF8) :]
-    bare = text.rstrip(b"\0")
-    if len(bare) < len(text):
-        repairs.append(f"{len(text) - len(bare)} zero bytes after the text were ignored")
-        text = bare
-    return _valid_utf8(text, repairs)
-
-
-def is_utf8(text: bytes) -> bool:
-    """Whether the text is valid UTF-8, checked piece by piece so that no second copy of it is made."""
-    if text.isascii():
-        return True
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    view = memoryview(text)
-    try:
-        for at in range(0, len(text), 1 << 22):
-            decoder.decode(view[at : at + (1 << 22)])
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _valid_utf8(text: bytes, repairs: list[str]) -> bytes:
-    if is_utf8(text):
-        return text
-    count = 0
-
-    def replace(error: UnicodeError) -> tuple[str, int]:
-        nonlocal count
-        count += 1
-        return "\ufffd", error.end if isinstance(error, UnicodeDecodeError) else 0
-
-    codecs.register_error("foretrace-count", replace)
-    decoder = codecs.getincrementaldecoder("utf-8")("foretrace-count")
-    view = memoryview(text)
-    parts = [decoder.decode(view[at : at + (1 << 22)]).encode() for at in range(0, len(text), 1 << 22)]
-    parts.append(decoder.decode(b"", final=True).encode())
-    repairs.append(f"{count} {'place' if count == 1 else 'places'} with bytes that are not UTF-8, replaced by �")
-    return b"".join(parts)
 
 
 class _Reading:
@@ -124,6 +77,8 @@ class _Reading:
         self.cut = False
         self.cut_events = 0
         self.documents = 0
+        self.listed = True
+        self.first = -1  # an event although it stands behind a colon
         self.ignored = 0
         self.notes: list[str] = []
 
@@ -132,20 +87,18 @@ class _Reading:
         words = []
         if self.cut:
             lost = "; an incomplete event at the end was dropped" if self.cut_events else ""
-            words.append(
-                f"the text is cut off; all {len(self.events):,} whole events before the cut were read{lost}"
-            )
+            words.append(f"the text is cut off; all {len(self.events):,} whole events before the cut were read{lost}")
         if self.skipped:
             words.append(_counted(self.skipped, "broken event", "skipped"))
         if self.strangers:
             words.append(_counted(self.strangers, "entry that is no event", "skipped"))
-        words += [f"{what} ({count}×)" for what, count in self.mended.items()]
+        words += [f"{what} ({count}×)" for what, count in self.mended.items() if count]
         words += self.notes
         if self.documents > 1:
             words.append(f"{self.documents} documents stood one after another; their events were read as one trace")
         if self.ignored:
             words.append(_counted(self.ignored, "byte", "after the end of the document ignored"))
-        return words or ["the text did not decode at first; it was read event by event"]
+        return words or ["brackets of the document, mended"]
 
     def document(self, at: int) -> None:
         """Read the document that begins at ``at`` and those behind it."""
@@ -159,11 +112,17 @@ class _Reading:
         begin = self._skip_blank(at)
         first = self.text[begin : begin + 1]
         start = _START.search(self.text, at)
-        if first == b"{" and key and (not start or key.start() < start.start() or start.start() > begin):
-            if self.text[key.end() : key.end() + 1] != b"[":
-                raise refuse_json({"traceEvents": None}, self.path)
+        if first != b"[" and key and (not start or key.start() < start.start() or start.start() > begin):
+            opened = self.text[key.end() : key.end() + 1] == b"["
+            if not opened:
+                # The bracket may be missing or another byte may stand in its place.
+                first_event = _START.search(self.text, key.end(), key.end() + 64)
+                if not first_event:
+                    raise refuse_json({"traceEvents": None}, self.path)
+                self.first = first_event.start()
+                self.notes.append("the opening bracket of the list of events was missing")
             self._metadata(self.text[begin : key.start()])
-            return self._list(key.end() + 1)
+            return self._list(key.end() + opened)
         if start is None:
             return self._nothing(at, first)
         if first == b"[":
@@ -174,7 +133,7 @@ class _Reading:
             self.notes.append("the beginning of the text is missing; events were read from the first whole one on")
         else:
             self.notes.append("the events stood one after another without a list around them")
-        return self._list(start.start())
+        return self._list(start.start(), listed=False)
 
     def _nothing(self, at: int, first: bytes) -> int:
         if self.events:
@@ -185,23 +144,24 @@ class _Reading:
             document = msgspec.json.decode(self.text)
         except _ERRORS:
             document = None
-            if first in (b"{", b"[") and b"traceEvents" in self.text or self._kineto_head(at):
+            if first in (b"{", b"["):
                 raise TraceReadError(
-                    f"{self.path} is cut off before its first whole event; copy or record the trace again"
+                    f"{self.path} is broken JSON without one whole trace event; copy or record the trace again"
                 ) from None
             raise refuse_text(self.text, self.path) from None
         raise refuse_json(document, self.path)
-
-    def _kineto_head(self, at: int) -> bool:
-        return b'"schemaVersion"' in self.text[at : at + 4096]
 
     def _skip_blank(self, at: int) -> int:
         while self.text[at : at + 1] and self.text[at] in _BLANK:
             at += 1
         return at
 
-    def _list(self, at: int) -> int:
-        """Read events from ``at`` to the end of their list; returns where the next document begins."""
+    def _list(self, at: int, *, listed: bool = True) -> int:
+        """Read events from ``at`` to the end of their list; returns where the next document begins.
+
+        ``listed``: a list was opened before, so that the text is cut off where it does not close.
+        """
+        self.listed = listed
         size = _CHUNK
         while at < len(self.text):
             cut = self._next_start(at + size)
@@ -221,7 +181,7 @@ class _Reading:
                 continue
             self._keep(found, piece)
             at = cut
-        self.cut = True
+        self.cut = listed
         return at
 
     def _keep(self, found: list[RawEvent], piece: bytes) -> None:
@@ -238,7 +198,7 @@ class _Reading:
         """Whether the brace at ``at`` is not the value of a key (``"args": {"name": …}``)."""
         low = max(at - 256, 0)
         before = self.text[low:at].rstrip(_BLANK)
-        return before[-1:] != b":"
+        return before[-1:] != b":" or at == self.first
 
     def _piecewise(self, at: int, cut: int) -> tuple[int, bool]:
         """Read the events of a chunk one by one: (where to go on, whether the list has ended)."""
@@ -264,16 +224,19 @@ class _Reading:
                 continue
             self._add(event, text[start:end])
             stop = ends[index - 1]
-            rest = text[end:stop].strip(_BETWEEN)
-            if rest:
-                closed = self._after(end, stop, rest)
-                if closed >= 0:
-                    return closed, True
+            between = text[end:stop].strip(_BLANK)
+            if between == b"," or (not between and stop == len(text)):
+                continue
+            rest = between.strip(_BETWEEN)
+            if not rest:
+                self.mended[SEPARATORS] += self.listed
+                continue
+            closed = self._after(end, rest)
+            if closed >= 0:
+                return closed, True
         return cut, False
 
-    def _one_event(
-        self, starts: list[int], ends: list[int], index: int
-    ) -> tuple[RawEvent | None, int, int]:
+    def _one_event(self, starts: list[int], ends: list[int], index: int) -> tuple[RawEvent | None, int, int]:
         """Decode the event at ``index``: (event, where its text ends, index of the next one)."""
         text = self.text
         start, stop = starts[index], ends[index]
@@ -283,32 +246,32 @@ class _Reading:
             return event, start + len(piece), index + 1
         end = object_end(piece)
         if end > 0:
-            event = _typed(piece[:end])
-            if event is None:
-                event = self._converted(piece[:end])
+            whole = piece[:end]
+            event = _typed(whole) or self._converted(whole) or self._mended(whole, close=False)
             if event is not None:
                 return event, start + end, index + 1
         else:
             # Open at its end: a list of objects inside args looks like the beginnings of further events.
             for more in range(index + 1, min(index + 9, len(starts))):
-                joined = text[start : ends[more]].rstrip(_BETWEEN)
+                joined = text[start : ends[more]]
                 end = object_end(joined)
                 if end > 0:
                     event = _typed(joined[:end])
                     if event is not None:
                         return event, start + end, more + 1
                     break
-        event = self._mended(piece)
-        return event, stop, index + 1
+        if stop == len(text):
+            # The end of the list and of the document stand behind the last event and belong to nobody's text.
+            for close in _CLOSE.finditer(piece):
+                event = self._mended(piece[: close.start() + 1])
+                if event is not None:
+                    return event, start + close.start() + 1, index + 1
+        # The last piece of the text is no event with a missing brace but one that was cut.
+        event = self._mended(piece, close=stop < len(text))
+        return event, start + len(piece), index + 1
 
-    def _mended(self, piece: bytes) -> RawEvent | None:
-        done: Counter[str] = Counter()
-        # The last event is followed by the end of the list and of the document, which belong to nobody's text.
-        event: RawEvent | None = mend(piece, done, _first_event)
-        if event is None and (closing := piece.rfind(b"]")) > 0:
-            event = mend(piece[:closing].rstrip(_BETWEEN), done, _first_event)
-        if event is not None:
-            self.mended.update(done)
+    def _mended(self, piece: bytes, *, close: bool = True) -> RawEvent | None:
+        event: RawEvent | None = mend(piece, self.mended, _first_event, close=close)
         return event
 
     def _converted(self, piece: bytes) -> RawEvent | None:
@@ -326,14 +289,18 @@ class _Reading:
 
     def _leftover(self, text: bytes) -> None:
         rest = text.strip(_BETWEEN)
-        if rest:
+        if rest.strip(_BETWEEN + b"[]{}"):
             self.strangers += 1
+        elif rest:
+            self.mended[BRACKETS] += 1
 
-    def _after(self, end: int, stop: int, rest: bytes) -> int:
+    def _after(self, end: int, rest: bytes) -> int:
         """What stands behind an event: -1 to go on, else where the next document begins."""
         if rest[:1] != b"]":
-            self.strangers += 1
+            self._leftover(rest)
             return -1
+        if b"," in self.text[end : self.text.index(b"]", end)]:
+            self.mended[SEPARATORS] += 1
         closing = self.text.index(b"]", end)
         after = self._skip_blank(closing + 1)
         if after >= len(self.text):
@@ -344,9 +311,9 @@ class _Reading:
             return after
         if self.text[after : after + 1] == b"}":
             return self._skip_blank(after + 1)
-        if _TAIL_KEY.match(self.text, after):
+        if _TAIL_KEY.match(self.text, after) or not _START.search(self.text, after):
             return self._tail(after)
-        self.mended["surplus brackets inside the list of events, ignored"] += 1
+        self.mended[BRACKETS] += 1
         return -1
 
     def _tail(self, at: int) -> int:
@@ -354,11 +321,12 @@ class _Reading:
         rest = b"{" + self.text[at:].strip(_BETWEEN)
         end = object_end(rest)
         whole = rest if end < 0 else rest[:end]
-        if not self._metadata(whole.rstrip(_BETWEEN).removesuffix(b"}")):
-            self.notes.append("the metadata after the events could not be read")
+        read = self._metadata(whole.rstrip(_BETWEEN).removesuffix(b"}"))
         if end < 0:
-            self.notes.append("the end of the metadata after the events is missing")
+            self.notes.append("the text is cut off in the metadata behind the events; all events were read")
             return len(self.text)
+        if not read:
+            self.notes.append("the metadata behind the events could not be read")
         skipped = len(self.text) - at - len(self.text[at:].lstrip(_BETWEEN))
         return self._skip_blank(at + skipped + end - 1)
 
@@ -421,5 +389,3 @@ def _counted(count: int, what: str, done: str) -> str:
         return f"1 {what} {done}"
     plural = what.replace("entry that is no event", "entries that are no events")
     return f"{count:,} {plural if plural != what else what + 's'} {done}"
-
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from foretrace.trace.refuse import directory_error, refuse_binary
 
 __all__ = ["Source", "read_source"]
 
+_BLANK = b"\0 \t\r\n"
 # Compressed by the profiler, by a web server, by a careless copy: more layers than this are no accident.
 _LAYERS = 4
 
@@ -43,7 +45,7 @@ def read_source(path: str | Path) -> Source:
         layers += 1
     if layers > 1:
         repairs.append(f"the file was compressed {layers} times over")
-    if not text.strip(b"\0 \t\r\n"):
+    if not text[:4096].strip(_BLANK) and not text.strip(_BLANK):
         what = "holds a gzip stream without content" if layers else "holds nothing but white space or zero bytes"
         raise TraceReadError(f"{name} {what}; the recording was never written or the copy failed")
     refuse_binary(text[: 1 << 16], name)
@@ -70,13 +72,13 @@ def _read_bytes(path: str | Path) -> bytes:
 
 def _gunzip(data: bytes, repairs: list[str]) -> bytes:
     """All members of a gzip file; falls back to what can be inflated and says so."""
+    inflate: Callable[[bytes], bytes]
     try:
-        from isal import igzip
+        from isal.igzip import decompress as inflate
     except ImportError:  # platforms without an isal wheel
-        import gzip as igzip
+        from gzip import decompress as inflate
     try:
-        whole: bytes = igzip.decompress(data)
-        return whole
+        return inflate(data)
     except Exception:  # the libraries raise different errors for the same damage
         return _inflate_what_is_there(data, repairs)
 

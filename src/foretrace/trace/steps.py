@@ -35,11 +35,7 @@ def find_steps(trace: Trace) -> list[StepSpan]:
     one of the same process are the same step and are not counted again.
     """
     wanted = np.array([step_number(name) is not None for name in trace.names] or [False])
-    rows = (
-        np.flatnonzero(wanted[trace.name_id] & np.isin(trace.kind, HOST_ROWS))
-        if len(trace)
-        else np.zeros(0, int)
-    )
+    rows = np.flatnonzero(wanted[trace.name_id] & np.isin(trace.kind, HOST_ROWS)) if len(trace) else np.zeros(0, int)
     rows = rows[np.lexsort((-trace.duration[rows], trace.start[rows]))]
     spans: list[StepSpan] = []
     last_end: dict[int | str, int] = {}

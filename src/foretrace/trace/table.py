@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -55,9 +54,8 @@ class Trace:
         kind: ``RowKind`` of each row, uint8.
         start, duration: int64 nanoseconds on the file's own clock.
         event: int64, position in the file's ``traceEvents``.
-        correlation, external: int64 ids that tie CPU and GPU rows; 0 is none.
+        correlation: int64 id that ties API calls and GPU rows; 0 is none.
         stream, device: int32, -1 where the row has none.
-        sequence: int64 autograd sequence number, -1 where the row has none.
         arguments: the raw JSON of each row's ``args`` (empty where it has none); see ``args``.
         flows: (category, id, is_start, lane, time in ns) of the forward-to-backward arrows.
         odd: counts of rows that were left out of the columns or changed, by reason (for the health checks).
@@ -79,10 +77,8 @@ class Trace:
     duration: Int64
     event: Int64
     correlation: Int64
-    external: Int64
     stream: Int32
     device: Int32
-    sequence: Int64
     arguments: list[Any]
     flows: list[tuple[str, int, bool, int, int]] = field(default_factory=list)
     lane_names: dict[int, str] = field(default_factory=dict)
@@ -94,6 +90,22 @@ class Trace:
     def __repr__(self) -> str:
         gpu = int(self.is_gpu_work.sum())
         return f"<Trace {self.path}: {len(self)} rows, {gpu} on the GPU, {len(self.steps)} steps>"
+
+    @cached_property
+    def external(self) -> Int64:
+        """The profiler's id of the operator a row belongs to, int64; 0 is none. Read on first use."""
+        return self._operator_ids[0]
+
+    @cached_property
+    def sequence(self) -> Int64:
+        """Autograd's sequence number, int64; -1 where the row has none. Read on first use."""
+        return self._operator_ids[1]
+
+    @cached_property
+    def _operator_ids(self) -> tuple[Int64, Int64]:
+        from foretrace.trace.ids import operator_ids
+
+        return operator_ids(self.arguments, self.kind)
 
     @cached_property
     def end(self) -> Int64:
@@ -127,20 +139,18 @@ class Trace:
 
     def name(self, row: int) -> str:
         """The name of a row."""
-        return self.names[self.name_id[row]]
+        return self.names[int(self.name_id[row])]
 
     def args(self, row: int) -> dict[str, Any]:
-        """The decoded ``args`` of a row; an empty dict where it has none or they cannot be read."""
+        """The decoded ``args`` of a row, mended if need be; an empty dict where it has none that can be read."""
         raw = self.arguments[row]
         if not raw:
             return {}
         if isinstance(raw, dict):
             return raw
-        try:
-            decoded = _ARGS.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return {}
-        return decoded if isinstance(decoded, dict) else {}
+        from foretrace.trace.ids import read_args
+
+        return read_args(raw) or {}
 
     def start_us(self, row: int) -> float:
         """Start of a row in µs since ``origin``."""
@@ -188,6 +198,3 @@ class Trace:
                 "device": self.device,
             }
         )
-
-
-_ARGS = msgspec.json.Decoder()

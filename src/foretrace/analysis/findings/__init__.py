@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from foretrace.analysis.context import Context
 from foretrace.analysis.costs import KernelCosts
-from foretrace.analysis.findings import round_trips
+from foretrace.analysis.findings import (
+    allocator,
+    attention,
+    bias,
+    communication,
+    compiled,
+    copies,
+    epilogues,
+    first_step,
+    graphs,
+    idle_time,
+    launches,
+    memsets,
+    optimizer,
+    precision,
+    profiler,
+    quiet,
+    records,
+    round_trips,
+    small,
+    synchronization,
+    utilisation,
+)
 from foretrace.analysis.findings.facts import Facts
-from foretrace.model.report import Finding, Kernel, Step
+from foretrace.model.report import Finding, Health, Kernel, Step
 
 __all__ = ["DETECTORS", "find_all"]
 
@@ -17,13 +39,39 @@ Detector = Callable[[Facts], Iterable[Finding]]
 # A new rule: its text in knowledge/rules.py, its detector in a file here, its entry in this list, its test.
 DETECTORS: list[Detector] = [
     round_trips.find,
+    epilogues.find,
+    bias.find,
+    attention.find,
+    copies.find,
+    optimizer.find,
+    precision.find,
+    small.find,
+    utilisation.find,
+    memsets.find,
+    quiet.find,
+    allocator.find,
+    communication.find,
+    compiled.find,
+    first_step.find,
+    graphs.find,
+    idle_time.find,
+    launches.find,
+    profiler.find,
+    records.find,
+    synchronization.find,
 ]
 
 _ORDER = {"warning": 0, "note": 1, "info": 2}
 
 
-def find_all(context: Context, costs: KernelCosts, steps: list[Step], kernels: list[Kernel]) -> list[Finding]:
+def find_all(
+    context: Context,
+    costs: KernelCosts,
+    steps: list[Step],
+    kernels: list[Kernel],
+    health: Sequence[Health] = (),
+) -> list[Finding]:
     """All findings: what saves time first (most first), then by severity, then by rule."""
-    facts = Facts(context=context, costs=costs, steps=steps, kernels=kernels)
+    facts = Facts(context=context, costs=costs, steps=steps, kernels=kernels, health=health)
     found = [finding for detector in DETECTORS for finding in detector(facts)]
     return sorted(found, key=lambda f: (-(f.saving_us or 0.0), _ORDER[f.severity], f.rule, f.title))

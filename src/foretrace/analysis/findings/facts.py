@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foretrace.analysis.context import Context
 from foretrace.analysis.costs import KernelCosts
 from foretrace.knowledge.kineto import RowKind, source_line
+from foretrace.knowledge.limits import LEAST_SAVING_US, SHOWN_KINDS, WORTH_SAVING
 from foretrace.knowledge.rules import RULES
-from foretrace.model.report import Evidence, Finding, Kernel, Step
+from foretrace.model.report import Evidence, Finding, Health, Kernel, Step
 
-__all__ = ["Facts", "gigabytes_per_second", "megabytes", "microseconds"]
+if TYPE_CHECKING:
+    from foretrace.analysis.findings.dataflow import Work
+    from foretrace.analysis.findings.round_trips import Chain
+
+__all__ = ["Facts", "breakdown", "gigabytes_per_second", "megabytes", "microseconds"]
 
 _SHOWN_EVIDENCE = 8
 
@@ -26,6 +31,7 @@ class Facts:
     costs: KernelCosts
     steps: list[Step]
     kernels: list[Kernel]
+    health: Sequence[Health] = ()
 
     @cached_property
     def kernel_at(self) -> dict[int, Kernel]:
@@ -35,6 +41,69 @@ class Facts:
     def per_step(self, total: float) -> float:
         """A total over the selected steps as a mean over them."""
         return total / len(self.steps)
+
+    @cached_property
+    def each(self) -> str:
+        """`` a step``, to be put behind a number that is a mean over steps; empty where the trace has none."""
+        return "" if self.context.trace.steps[0].row < 0 else " a step"
+
+    def tally(self, number: int) -> tuple[str, str]:
+        """A count over all steps in words, around its noun: ``("3", " a step")``, ``("1", " in 2 steps")``."""
+        steps = len(self.steps)
+        if not self.each:
+            return str(number), ""
+        if number % steps == 0 or number >= 10 * steps:
+            return str(round(number / steps)), self.each
+        return str(number), f" in {steps} steps"
+
+    def spent(self, total_us: float, beside: str = "") -> str:
+        """A time over all steps in words, as a mean over them: ``3.4 µs a step``.
+
+        ``beside``: the unit that stands next to it (``tally``'s second part); it is not said twice.
+        """
+        return microseconds(self.per_step(total_us)) + ("" if beside == self.each else self.each)
+
+    def worth(self, total_us: float) -> bool:
+        """Whether a saving over all steps is more than noise and more than a trifle of the kernel time."""
+        return self.per_step(total_us) >= LEAST_SAVING_US and total_us >= WORTH_SAVING * self.kernel_us
+
+    @cached_property
+    def in_steps(self) -> list[int]:
+        """Kernel rows that a selected step launched, in order of start."""
+        return [row for row, kernel in self.kernel_at.items() if kernel.step is not None]
+
+    @cached_property
+    def kernel_us(self) -> float:
+        """Kernel time of the selected steps, µs, all steps together."""
+        return sum(self.kernel_at[row].duration_us for row in self.in_steps)
+
+    @cached_property
+    def flow(self) -> list[Work]:
+        """Operator calls of the steps with who takes whose result, as far as it can be inferred."""
+        from foretrace.analysis.findings.dataflow import infer
+
+        return infer(self)
+
+    @cached_property
+    def lost(self) -> set[int]:
+        """``id`` of the works that add a bias which an epilogue could have taken."""
+        from foretrace.analysis.findings.bias import lost_biases
+
+        return {id(bias.work) for bias in lost_biases(self) if bias.work.kind != "gemm"}
+
+    @cached_property
+    def claimed(self) -> set[int]:
+        """``id`` of the pointwise works another finding accounts for: lost biases, unfused attention."""
+        from foretrace.analysis.findings.attention import inner_works
+
+        return self.lost | {id(work) for work in inner_works(self)}
+
+    @cached_property
+    def chains(self) -> list[Chain]:
+        """Chains of pointwise works that nothing else accounts for."""
+        from foretrace.analysis.findings.round_trips import build
+
+        return build(self)
 
     def evidence(self, rows: Iterable[int]) -> list[Evidence]:
         """The first few of the rows a finding rests on."""
@@ -94,11 +163,19 @@ class Facts:
 
 def _is_library(file: str) -> bool:
     return (
-        file.startswith(("torch/", "<"))
-        or "site-packages" in file
-        or "dist-packages" in file
-        or "/lib/python" in file
+        file.startswith(("torch/", "<")) or "site-packages" in file or "dist-packages" in file or "/lib/python" in file
     )
+
+
+def breakdown(parts: Sequence[tuple[str, float]]) -> str:
+    """``a 24 µs, b 14 µs, the other 3 together 2.1 µs``: named times (µs), most first."""
+    shown = [f"{name} {microseconds(us)}" for name, us in parts[:SHOWN_KINDS]]
+    rest = parts[SHOWN_KINDS:]
+    if len(rest) == 1:
+        shown.append(f"{rest[0][0]} {microseconds(rest[0][1])}")
+    elif rest:
+        shown.append(f"the other {len(rest)} together {microseconds(sum(us for _, us in rest))}")
+    return ", ".join(shown)
 
 
 def megabytes(size: float) -> str:
@@ -110,7 +187,9 @@ def megabytes(size: float) -> str:
 
 
 def microseconds(value: float) -> str:
-    """Microseconds in words: ``27.6 µs``, ``1.2 ms``."""
+    """Microseconds in words: ``27.6 µs``, ``1.2 ms``, ``13.3 s``."""
+    if value >= 1e6:
+        return f"{value / 1e6:.3g} s"
     return f"{value / 1000:.3g} ms" if value >= 1000 else f"{value:.3g} µs"
 
 

@@ -2,132 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import Any
 
-from foretrace.analysis.findings.facts import Facts, gigabytes_per_second, megabytes, microseconds
-from foretrace.knowledge.dtypes import dtype
+from foretrace.analysis.findings.dataflow import Work, chains
+from foretrace.analysis.findings.facts import Facts, breakdown, gigabytes_per_second, megabytes
+from foretrace.knowledge.limits import LEAST_ROUND_TRIP
 from foretrace.model.report import Finding
 
-__all__ = ["find"]
-
-_POINTWISE = frozenset({"elementwise", "fused"})
-# A saving below this is in the noise of kernel times.
-_LEAST_SAVING_US = 0.5
+__all__ = ["Chain", "build", "find", "label", "measure", "title_of"]
 
 
 @dataclass(frozen=True)
-class _Tensor:
-    elements: int
-    last: int
-    dtype: str
+class Chain:
+    """Pointwise works of which each takes the result of another; totals over them.
+
+    ``saved``: bytes that would not move if they were one kernel; ``moved``: bytes they move; ``us``: their time.
+    """
+
+    works: list[Work]
+    saved: int
+    moved: int
+    us: float
 
     @property
-    def bytes(self) -> int:
-        found = dtype(self.dtype)
-        return self.elements * found.itemsize if found else 0
-
-
-@dataclass
-class _Work:
-    """One kernel with the tensors its operator takes, as far as the shapes were recorded."""
-
-    row: int
-    op: int
-    inputs: list[_Tensor]
-    pointwise: bool
-    phase: str | None
+    def saving_us(self) -> float:
+        """Time of the saved bytes at the rate the chain reaches, µs; what is left is at least its longest kernel."""
+        longest = max(work.kernel.duration_us for work in self.works if work.kernel is not None)
+        return min(self.us * self.saved / self.moved, self.us - longest) if self.moved else 0.0
 
 
 def find(facts: Facts) -> Iterable[Finding]:
-    """Chains of pointwise kernels of which each takes the result of the one before.
-
-    The result of a pointwise operator has its largest operand's size. It is taken to feed the next operator that
-    has an operand of that size, last dimension and type; if that one is pointwise too, the pair could be one kernel.
-    """
-    chains: dict[tuple[Any, ...], list[list[_Work]]] = {}
-    for step in facts.steps:
-        for chain in _chains(facts, step.index):
-            names = tuple(facts.context.trace.name(w.op) for w in chain)
-            sizes = tuple(max(t.elements for t in w.inputs) for w in chain)
-            chains.setdefault((names, sizes, chain[0].phase), []).append(chain)
-    for (names, _, phase), members in chains.items():
-        yield from _finding(facts, names, phase, members)
-
-
-def _finding(
-    facts: Facts, names: tuple[str, ...], phase: str | None, members: list[list[_Work]]
-) -> Iterable[Finding]:
-    rows = [work.row for chain in members for work in chain]
-    moved = sum(facts.kernel_at[row].bytes or 0 for row in rows)
-    time_us = sum(facts.kernel_at[row].duration_us for row in rows)
-    # In a training step's forward the intermediate is kept for the backward, so only its second trip is saved.
-    trips = 1 if phase == "forward" else 2
-    saved = sum(trips * _result(work).bytes for chain in members for work in chain[:-1])
-    if not moved or not saved or time_us <= 0:
+    """``hbm_round_trip``: one finding over all chains, the kinds that save most named first."""
+    kinds: dict[tuple[str, ...], list[Chain]] = {}
+    for chain in facts.chains:
+        if chain.saved >= LEAST_ROUND_TRIP:
+            kinds.setdefault(tuple(label(work) for work in chain.works), []).append(chain)
+    ranked = sorted(kinds.items(), key=lambda item: -_saving(item[1]))
+    members = [chain for _, group in ranked for chain in group]
+    if not members or not facts.worth(_saving(members)):
         return
-    rate = moved / time_us / 1e3
-    saving = facts.per_step(saved / rate / 1e3)
-    if saving < _LEAST_SAVING_US:
-        return
-    first = members[0]
+    saved = facts.per_step(sum(chain.saved for chain in members))
+    others = len(ranked) - 1
+    kept = any(source.trips == 1 for chain in members for work in chain.works for source, _ in work.sources)
+    parts = [(title_of(names), facts.per_step(_saving(group))) for names, group in ranked]
     yield facts.finding(
         "hbm_round_trip",
-        rows,
-        saving_us=saving,
-        source_row=first[-1].op,
+        [row for _, group in ranked for work in group[0].works for row in work.rows],
+        saving_us=facts.per_step(_saving(members)),
+        source_row=members[0].works[-1].op,
         count=len(members),
-        chain=" → ".join(name.removeprefix("aten::") for name in names),
-        megabytes=megabytes(facts.per_step(saved)),
-        rate=gigabytes_per_second(rate),
-        saving=microseconds(saving),
-        training=" Its write stays: the backward pass needs the tensor." if trips == 1 else "",
+        chain=title_of(ranked[0][0]),
+        others=f" and {others} other chain{'s' if others > 1 else ''}" if others else "",
+        megabytes=megabytes(saved),
+        rate=gigabytes_per_second(sum(c.moved for c in members) / sum(c.us for c in members) / 1e3),
+        saving=facts.spent(_saving(members)),
+        each=facts.each,
+        parts=f" By chain: {breakdown(parts)}." if others else "",
+        kept=" Results needed again later (by the backward pass or another operator) are counted as still written."
+        if kept
+        else "",
     )
 
 
-def _chains(facts: Facts, step: int) -> list[list[_Work]]:
-    """Maximal chains of one step, in launch order."""
-    works = [w for w in _works(facts, step) if w.inputs]
-    chains: list[list[_Work]] = []
-    chain_of: dict[int, list[_Work]] = {}
-    # Tensor → the pointwise kernel that last produced one of its size and nobody has taken yet.
-    waiting: dict[_Tensor, _Work] = {}
+def measure(works: list[Work]) -> Chain:
+    """Totals of one chain."""
+    members = {id(work) for work in works}
+    saved = 0
     for work in works:
-        taken = {tensor for tensor in work.inputs if tensor in waiting}
-        producers = [waiting.pop(tensor) for tensor in taken]
-        if work.pointwise:
-            chain: list[_Work] = [work]
-            for producer in producers:
-                if producer.phase == work.phase:
-                    chain = chain_of[producer.row] + chain
-                    if chain_of[producer.row] in chains:
-                        chains.remove(chain_of[producer.row])
-            chain_of[work.row] = chain
-            if len(chain) > 1:
-                chains.append(chain)
-            waiting[_result(work)] = work
-    return chains
+        for source, same in work.sources:
+            if same and id(source) in members and source.result is not None:
+                saved += source.trips * source.result.bytes
+    kernels = [work.kernel for work in works if work.kernel is not None]
+    return Chain(
+        works,
+        saved,
+        moved=sum(kernel.bytes or 0 for kernel in kernels),
+        us=sum(kernel.duration_us for kernel in kernels),
+    )
 
 
-def _works(facts: Facts, step: int) -> Iterable[_Work]:
-    context = facts.context
-    for row, kernel in facts.kernel_at.items():
-        op = int(context.attribution.op[row])
-        if kernel.step != step or op < 0 or len(context.kernels_of_op.get(op, [])) != 1:
-            continue
-        pointwise = kernel.kind in _POINTWISE and kernel.bytes is not None and kernel.phase != "optimizer"
-        yield _Work(row, op, _tensors(context.operands(op)), pointwise, kernel.phase)
+def build(facts: Facts) -> list[Chain]:
+    """Chains of the steps; what belongs to another finding (a lost bias, attention) is left out."""
+    claimed = facts.claimed
+    free = [work for work in facts.flow if id(work) not in claimed]
+    return [measure(works) for works in chains(free)]
 
 
-def _tensors(operands: dict[str, Any]) -> list[_Tensor]:
-    found = []
-    for shape, name in zip(operands["shapes"], operands["dtypes"], strict=False):
-        if isinstance(shape, list) and shape and all(isinstance(n, int) for n in shape) and dtype(str(name)):
-            found.append(_Tensor(prod(shape), shape[-1], str(name)))
-    return found
+def title_of(names: Sequence[str]) -> str:
+    """``gelu → mul``; long chains show their ends."""
+    if len(names) > 4:
+        return f"{names[0]} → … → {names[-1]} ({len(names)} kernels)"
+    return " → ".join(names)
 
 
-def _result(work: _Work) -> _Tensor:
-    return max(work.inputs, key=lambda tensor: tensor.elements)
+def label(work: Work) -> str:
+    """The operator's name; copies among pointwise works are casts."""
+    return "cast" if work.name.rstrip("_") == "copy" else work.name
+
+
+def _saving(members: Sequence[Chain]) -> float:
+    return sum(chain.saving_us for chain in members)

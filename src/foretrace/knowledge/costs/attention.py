@@ -73,9 +73,7 @@ def _sizes(call: Call, q: Operand, k: Operand, v: Operand, heads_first: bool) ->
             for size in q.shape[:-2]:
                 batch *= size
             return batch, 1, q.shape[-2], k.shape[-2], q.shape[-1], v.shape[-1]
-        raise Unknown(
-            f"{call.name} packs sequences of unequal length; the trace does not record their lengths"
-        )
+        raise Unknown(f"{call.name} packs sequences of unequal length; the trace does not record their lengths")
     batch, a, b, dim = q.shape
     heads, rows = (a, b) if heads_first else (b, a)
     columns = k.shape[2] if heads_first else k.shape[1]
@@ -105,9 +103,7 @@ def _common(call: Call, form: _Form) -> tuple[Operand, Operand, Operand, tuple[i
         # Dense calls hand an undefined or empty tensor over.
         lengths = call.tensor(index)
         if lengths is not None and lengths.numel > 1:
-            raise Unknown(
-                f"{call.name} packs sequences of unequal length; the trace does not record their lengths"
-            )
+            raise Unknown(f"{call.name} packs sequences of unequal length; the trace does not record their lengths")
     return q, k, v, _sizes(call, q, k, v, form.heads_first)
 
 

@@ -174,9 +174,7 @@ class Call:
         """The tensor at a position that the formula cannot do without."""
         found = self.tensor(index)
         if found is None:
-            raise Unknown(
-                f"the trace does not record the {what} of {self.name} (record_shapes=True records it)"
-            )
+            raise Unknown(f"the trace does not record the {what} of {self.name} (record_shapes=True records it)")
         return found
 
     def tensors(self, count: int) -> list[Operand]:

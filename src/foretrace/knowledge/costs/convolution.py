@@ -125,9 +125,7 @@ def _from_arguments(
     stride = _spread(call.integers(where.stride), dims, 1)
     padding = _padding(call, where.padding, w, dims, where.dilation)
     dilation = [1] * dims if where.dilation is None else _spread(call.integers(where.dilation), dims, 1)
-    extra = (
-        [0] * dims if where.output_padding is None else _spread(call.integers(where.output_padding), dims, 0)
-    )
+    extra = [0] * dims if where.output_padding is None else _spread(call.integers(where.output_padding), dims, 0)
     groups = 1 if where.groups is None else call.integer(where.groups)
     if stride is None or padding is None or dilation is None or transposed is None or groups is None:
         raise Unknown(f"the trace does not record stride, padding and dilation of {call.name}")

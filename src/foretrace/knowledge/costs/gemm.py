@@ -99,9 +99,7 @@ def _matmul(call: Call) -> Cost:
     if batch is None:
         raise Unknown(f"the batch sizes of {call.name} cannot be broadcast: {a.shape} and {b.shape}")
     (m, k), n, count = a_shape[-2:], b_shape[-1], numel(batch)
-    if (
-        len(b.shape) <= 2 or numel(b.shape[:-2]) == 1
-    ):  # torch folds the batch of the first operand into its rows
+    if len(b.shape) <= 2 or numel(b.shape[:-2]) == 1:  # torch folds the batch of the first operand into its rows
         m, count = m * count, 1
     letters = layout(a, b) if len(a.shape) > 1 and len(b.shape) > 1 else None
     gemm = GemmShape(m, n, k, count, a.dtype.name, letters, False)

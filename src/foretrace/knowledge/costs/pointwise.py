@@ -64,9 +64,7 @@ class _Parts(NamedTuple):
 def _gather(call: Call, count: int) -> _Parts:
     operands = call.tensors(count)
     if not operands:
-        raise Unknown(
-            f"the trace does not record the operands of {call.name} (record_shapes=True records them)"
-        )
+        raise Unknown(f"the trace does not record the operands of {call.name} (record_shapes=True records them)")
     shape = operands[0].shape
     if any(t.shape != shape for t in operands):
         common = broadcast([t.shape for t in operands])
@@ -94,8 +92,22 @@ def _result_type(call: Call, operands: list[Operand]) -> Dtype:
     if any(t.dtype is not found for t in operands):
         found = promote([(t.dtype, len(t.shape)) for t in operands])
     assert found is not None  # there is at least one operand
+    if found.kind in ("int", "bool") and len(operands) < OPERANDS[call.base]:
+        found = _with_numbers(call, found)
     if found.kind in ("int", "bool") and call.base in _FLOATING:
         return _type("fp32")
+    return found
+
+
+def _with_numbers(call: Call, found: Dtype) -> Dtype:
+    """An integer tensor and a Python number: ``x ** 0.5`` is floating, ``mask + 1`` an integer."""
+    for index in range(min(OPERANDS[call.base], len(call))):
+        value = call.text(index)
+        if call.dtypes[index] != "Scalar" or value is None or value in ("True", "False"):
+            continue
+        whole = value.lstrip("-").isdigit()
+        promoted = promote([(found, 1), (_type("int64" if whole else "fp64"), 0)])
+        found = promoted if promoted is not None else found
     return found
 
 

@@ -7,15 +7,20 @@ cases:
 
 1. Every kernel writes something, and a pointwise kernel writes a tensor of its whole iteration space
    (``xnumel``, times ``ynumel`` in two dimensions). A smaller tensor is a broadcast operand and is read.
-2. If the first tensor is not of full size, nothing is updated in place: everything listed is touched once.
+2. If the first tensor is not of full size, no large one is updated in place: everything listed is touched
+   once.
 3. If the first is of full size and the last is not, there is no separate result: the first is read and
    written, so it counts twice though it is listed once.
 4. If both are, ``_unsafe_view`` decides where it can: it only ever views the two-dimensional result of a
    matrix product, and results have the shape after it; a two-dimensional last tensor among higher ones is
-   therefore a product that is read, and there is no separate result.
-5. Else the operators are counted: joined in one tree they take ``1 + Σ(operands − 1)`` tensors. As many as
-   are listed: none is left for a separate result, it is written in place. One more: that is the result.
-   This takes every operator of the name once and every binary one between two tensors, and says so.
+   therefore a product that is read, and there is no separate result (unless one tensor is all that the
+   operators take).
+5. Else the operators of a pointwise kernel are counted: joined in one tree they take
+   ``1 + Σ(operands − 1)`` tensors. As many as are listed: none is left for a separate result, it is written
+   in place. One more: that is the result. This takes every operator of the name once and every binary one
+   between two tensors, and says so.
+6. A forward normalisation with a result of its own (its last tensor is full) sums up to four tensors anew
+   rather than storing their sum in place (``realize_reads_threshold`` of ``torch/_inductor/config.py``).
 
 Whatever remains is ``None``.
 """
@@ -43,8 +48,10 @@ _GATHERING = frozenset(("embedding", "index", "index_select", "gather"))
 # Operators whose fused form takes a broadcast bias beside the product that a library kernel left.
 _BIASED = frozenset(("addmm", "convolution", "linear"))
 _PRODUCTS = frozenset(("mm", "bmm", "_scaled_mm"))
-_UNARY = frozenset(("_to_copy", "clone", "copy", "copy_", "repeat", "constant_pad_nd", "lift_fresh_copy"))
-_ROWWISE_WEIGHTS = {"native_layer_norm": 2, "native_layer_norm_backward": 1, "rsqrt": 1, "_fused_rms_norm": 1}
+# One tensor in: conversions and copies; powers and reversed subtractions, whose other operand is a number in
+# all but odd cases (``x ** 2``, ``1 - x``).
+_UNARY = frozenset(("_to_copy", "clone", "copy", "lift_fresh_copy", "pow", "rsub"))
+_READS_THRESHOLD = 4  # torch/_inductor/config.py, realize_reads_threshold
 
 
 def triton_cost(
@@ -82,9 +89,7 @@ def triton_cost(
             return _pointwise(name, tensors, sizes, real, list(ops), kernel_kwargs)
         if kind in ("per", "red"):
             return _rowwise(name, tensors, sizes, real)
-        return Cost(
-            reason=f"{name} joins independent kernels; the row does not say which arguments are written"
-        )
+        return Cost(reason=f"{name} joins independent kernels; the row does not say which arguments are written")
     except Unknown as why:
         return Cost(reason=str(why))
     except Exception as problem:
@@ -122,30 +127,28 @@ def _pointwise(
     total = _total(tensors, sizes, kwargs)
     if total is None or not any(t.numel == total for t in tensors):
         return Cost(reason=f"no listed tensor has the size of {name}'s iteration space")
-    touched = 0
-    for t in tensors:
-        if t.numel <= total:
-            touched += t.bytes
-        elif _GATHERING.intersection(real):
-            touched += total * t.dtype.itemsize  # the rows gathered, not the table
-        else:
-            return Cost(reason=f"{name} reads a part of a larger tensor; the row does not say how much of it")
+    touched = _touched(tensors, total, real)
+    if touched is None:
+        return Cost(reason=f"{name} reads a part of a larger tensor; the row does not say how much of it")
     first, last = tensors[0], tensors[-1]
     in_place = Cost(None, touched + first.bytes, note="the first tensor is read and written in place")
     separate = Cost(None, touched, note="every listed tensor is touched once")
+    small = sum(t.numel < total for t in tensors)
+    leaves = _leaves(real, small)
     if len(tensors) == 1:
         if real and _CREATION.issuperset(real):
             return separate
-        if _CREATION.isdisjoint(real):
+        if leaves == 1:
             return in_place
         return Cost(reason=f"the name of {name} does not say whether its only tensor is read")
     if first.numel != total:
         return separate
     if last.numel != total:
         return in_place
-    if "_unsafe_view" in ops and len(last.shape) == 2 and len(first.shape) > 2:
+    if "_unsafe_view" in ops and leaves != 1 and len(last.shape) == 2 and len(first.shape) > 2:
         return in_place
-    leaves = _leaves(real, any(t.numel < total for t in tensors))
+    if last.dtype.kind == "bool" and first.dtype.kind != "bool":
+        leaves = None  # a mask may be read, or saved beside the result
     assumed = "; counting each operator of the name once"
     if leaves == len(tensors):
         return Cost(None, in_place.bytes, note=f"{in_place.note}{assumed}")
@@ -154,22 +157,44 @@ def _pointwise(
     return Cost(reason=f"the row of {name} does not say whether its result is separate or written in place")
 
 
-def _leaves(real: list[str], has_small: bool) -> int | None:
-    """Tensors the operators take when each occurs once in one tree; ``None`` with an unknown operator."""
-    leaves = 1
-    for op in real:
-        bare = op.removesuffix("_")
-        if op in _CREATION:
-            continue
-        if op in _BIASED:
-            leaves += has_small
-        elif op in _PRODUCTS or op in _UNARY:
-            continue
-        elif op in OPERANDS or bare in OPERANDS:
-            leaves += max(OPERANDS.get(op, OPERANDS.get(bare, 1)), 1) - 1
+def _touched(tensors: list[Operand], total: int, real: list[str]) -> int | None:
+    """Bytes of every listed tensor once; of a table only the rows gathered; ``None`` with other large ones."""
+    touched = 0
+    for t in tensors:
+        if t.numel <= total:
+            touched += t.bytes
+        elif _GATHERING.intersection(real):
+            touched += total * t.dtype.itemsize
         else:
             return None
-    return leaves
+    return touched
+
+
+def _leaves(real: list[str], small: int) -> int | None:
+    """Tensors the operators take when each occurs once in one tree; ``None`` where that cannot be told.
+
+    ``small``: how many of the listed tensors are broadcast. A normalisation takes all of them (statistics,
+    weight, bias). Operators that create values make it open which operands are tensors; a gradient beside
+    other operators usually means that there are several results.
+    """
+    leaves = 1
+    if len(real) > 1 and any(op.endswith("_backward") for op in real):
+        return None
+    normalizes = any(_is_norm(op) for op in real)
+    for op in real:
+        if op in _BIASED:
+            leaves += small > 0
+        elif op in _PRODUCTS or op in _UNARY or _is_norm(op) or op.startswith("_scaled_dot_product"):
+            continue
+        elif op in OPERANDS:
+            leaves += OPERANDS[op] - 1
+        else:
+            return None
+    return leaves + small if normalizes else leaves
+
+
+def _is_norm(op: str) -> bool:
+    return "_norm" in op and not op.endswith("_backward")
 
 
 def _rowwise(name: str, tensors: list[Operand], sizes: list[int], real: list[str]) -> Cost:
@@ -178,29 +203,27 @@ def _rowwise(name: str, tensors: list[Operand], sizes: list[int], real: list[str
         return Cost(reason=f"the trace does not record the sizes of {name}")
     rows, length = sizes[-2:]
     total = rows * length
-    full = [t for t in tensors if t.numel == total]
-    if any(t.numel > total for t in tensors):
+    touched = _touched(tensors, total, real)
+    if touched is None:
         return Cost(reason=f"{name} reads a part of a larger tensor; the row does not say how much of it")
-    touched = sum(t.bytes for t in tensors)
+    full = [t for t in tensors if t.numel == total]
     first, last = tensors[0], tensors[-1]
     separate = Cost(None, touched, note="every listed tensor is touched once")
     in_place = Cost(None, touched + first.bytes, note="the first tensor is read and written in place")
-    undecided = Cost(
-        reason=f"the row of {name} does not say whether its result is separate or written in place"
-    )
-    if total <= 0 or not full:
-        return undecided
+    undecided = Cost(reason=f"the row of {name} does not say whether its result is separate or written in place")
     if first.numel != total:
-        return separate
+        return separate if full or len(tensors) > 1 else undecided
+    normalizes = any("norm" in op or "softmax" in op or op == "rsqrt" for op in real)
     if len(full) == 1:
         if last.numel != rows:
             return in_place  # neither a full nor a one-a-row result is left
-        normalizes = any("norm" in op or "softmax" in op or op == "mul" for op in real)
         return undecided if normalizes else separate
-    if len(full) == 2 and last.numel == total and not _PRODUCTS.union(_BIASED).intersection(real):
-        weights = max((_ROWWISE_WEIGHTS.get(op, 0) for op in real), default=0)
-        if sum(t.numel == length for t in tensors) <= weights:
-            return Cost(None, touched, note="every listed tensor is touched once; one input, one result")
+    backward = any(op.endswith(("_backward", "_backward_data")) for op in real)
+    saved = any(t.numel == rows != length and t is not first for t in tensors)  # statistics, kept to train
+    if last.numel == total and normalizes and not backward and not saved and "native_dropout" not in real:
+        if len(full) - 1 <= _READS_THRESHOLD:
+            return Cost(None, touched, note=f"{separate.note}; one result")
+        return Cost(None, in_place.bytes, note=f"{in_place.note}; a second result is separate")
     return undecided
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["COMPLEX", "DTYPES", "KINDS", "Decoded", "Found", "dtype_of", "instruction_shape", "shorten"]
+__all__ = ["COMPLEX", "DTYPES", "KINDS", "Decoded", "Found", "dtype_of", "instruction_shape", "shorten", "word_set"]
 
 KINDS = (
     "gemm",
@@ -33,8 +33,8 @@ class Decoded(msgspec.Struct, frozen=True):
     """What a GPU kernel's name says.
 
     ``name`` is the name as given; ``short_name`` is at most 48 characters; ``kind`` is one of ``KINDS``; ``family`` is
-    the library or generator whose grammar was used (``unknown`` when none); ``decoded`` holds the fields the name spells
-    out; ``unknown`` the parts whose meaning is not known, as they are written.
+    the library or generator whose grammar was used (``unknown`` when none); ``decoded`` holds the fields the name
+    spells out; ``unknown`` the parts whose meaning is not known, as they are written.
     """
 
     name: str
@@ -189,3 +189,8 @@ def shorten(text: str, length: int = SHORT_NAME_LENGTH) -> str:
     """``text`` on one line in at most ``length`` characters, with an ellipsis where it was cut."""
     text = " ".join(text.split())
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a table that is written as text."""
+    return frozenset(text.split())

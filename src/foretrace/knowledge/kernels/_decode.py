@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from . import copies, demangle, nvjet
 from ._base import Decoded, Found, shorten
-from .cpp import parse
+from .cpp import CppName, parse
 from .operators import kind_of_operator
 from .words import kind_by_words
 
 __all__ = ["decode"]
+
+_Family = Callable[[CppName], Found | None]
+# An identifier longer than this is no kernel's: Tensile's and Inductor's longest stay below 1500 letters.
+_LONGEST_IDENTIFIER = 2_000
 
 # A name is read up to here: longer ones are template expansions that repeat themselves.
 _LONGEST = 16_384
@@ -20,8 +25,8 @@ _LONGEST = 16_384
 def decode(name: str, *, op: str | None = None) -> Decoded:
     """Decode a kernel, memcpy or memset name as the profiler wrote it.
 
-    ``op`` is the operator that launched it, if known; it decides the kind only where the name cannot. Never raises, runs
-    in time linear in the length of the name, and is deterministic.
+    ``op`` is the operator that launched it, if known; it decides the kind only where the name cannot. Never raises,
+    runs in time linear in the length of the name, and is deterministic.
     """
     found = _find(name)
     kind = found.kind
@@ -35,7 +40,39 @@ def _find(name: str) -> Found:
     if found := copies.match(text) or nvjet.match(text):
         return found
     if demangle.is_mangled(text):
-        text = demangle.demangle(text) or "::".join(demangle.identifiers(text)) or text
+        text = (demangle.demangle(text) or demangle.spelled_out(text) or text)[:_LONGEST]
     parsed = parse(text)
+    if len(parsed.base) <= _LONGEST_IDENTIFIER:
+        for family in _families(parsed.qualified.startswith("at::native::")):
+            if found := family(parsed):
+                return found
     kind = kind_by_words(parsed.base)
-    return Found(kind or "other", "unknown", parsed.base, {}, [] if kind else [parsed.base], weak=True)
+    label = parsed.base or text
+    return Found(kind or "other", "unknown", label, {}, [] if kind or not label else [label[:200]], weak=True)
+
+
+@lru_cache(maxsize=2)
+def _families(of_pytorch: bool) -> tuple[_Family, ...]:
+    """The families in the order in which they are asked; imported on the first name, for a quick start.
+
+    The order matters: a family would take names of one later in the list if it were asked after it.
+    """
+    from . import amd, aten, attention, communication, cub, cublas, cudnn, cutlass, libraries, liger, triton, xmma
+
+    first = (aten.match,) if of_pytorch else ()
+    return (
+        *first,
+        lambda parsed: xmma.match(parsed.text),
+        triton.match,
+        communication.match,
+        cublas.match,
+        attention.match,
+        aten.match,
+        cub.match,
+        amd.match,
+        cutlass.match,
+        cudnn.match,
+        liger.match,
+        libraries.match,
+        triton.hand_written,
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["demangle", "identifiers", "is_mangled"]
+__all__ = ["demangle", "is_mangled", "spelled_out"]
 
 # A longer name is not handed to the demangler: its recursion is bounded by the C stack only.
 _LONGEST = 16_384
@@ -37,25 +37,28 @@ def demangle(name: str) -> str | None:
     return str(readable) if readable else None
 
 
-def identifiers(name: str) -> list[str]:
-    """The identifiers spelled out in a mangled name (``3foo`` is the identifier ``foo``), in their order.
+def spelled_out(name: str) -> str:
+    """A mangled name's identifiers (``3foo`` is the identifier ``foo``) as ``scope::function<the rest, in order>``.
 
-    Runs in time linear in the length of the name and needs no grammar, so that it works on a name cut short.
+    Runs in time linear in the length of the name and needs no grammar, so that it works on a name cut short. What is no
+    identifier (numbers, built-in types) is left out.
     """
-    found: list[str] = []
-    position = 0
+    function: list[str] = []
+    rest: list[str] = []
+    position = name.find("Z") + 1
+    position += name[position : position + 1] == "N"
+    in_function = True
     while match := _DIGITS.search(name, position):
-        start = match.end()
-        digits = match.group()
-        if len(digits) > 4:
-            position = start
-            continue
-        length = int(digits)
+        # The nested name ends at the first letter that is no length of an identifier: `I`, `E`.
+        in_function = in_function and match.start() == position
+        start, digits = match.end(), match.group()
+        length = int(digits) if len(digits) <= 4 else 0
         word = name[start : start + length]
         # A number inside a literal (``Li128E``) is followed by no identifier of that length.
         if length and word and (word[0].isalpha() or word[0] == "_") and word.replace("_", "a").isalnum():
-            found.append(word)
+            (function if in_function else rest).append(word)
             position = start + length
         else:
             position = start
-    return found
+            in_function = False
+    return "::".join(function) + (f"<{', '.join(rest)}>" if rest else "")

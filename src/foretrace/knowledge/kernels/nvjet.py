@@ -62,7 +62,7 @@ def match(text: str) -> Found | None:
         parts = _EPILOGUE.findall(token.lower())
         if token.lower().startswith("coop"):
             decoded["schedule"] = "cooperative"
-            decoded["cooperative_operand"] = token[4:] or None
+            decoded["schedule_name"] = token
         elif token == "splitK":
             decoded["splitk"] = True
         elif token == "2cta":

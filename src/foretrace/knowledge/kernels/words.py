@@ -34,10 +34,19 @@ _RULES = (
         " lamportbarrier multigpubarrier deepep",
         "nccl rccl hccl allreduce barrierall",
     ),
-    _rule("optimizer", "optimizer multitensoradam fusedadam", "adam adamw sgd lamb lion adagrad rmsprop muon adafactor",
-          "embedding"),
-    _rule("embedding", "embedding embeddingbag boundscheckindices splitembedding lookuptable tbe linearizeindex "
-          "linearizecache lxucache", "embed emb", "rotary rope position"),
+    _rule(
+        "optimizer",
+        "optimizer multitensoradam fusedadam",
+        "adam adamw sgd lamb lion adagrad rmsprop muon adafactor",
+        "embedding",
+    ),
+    _rule(
+        "embedding",
+        "embedding embeddingbag boundscheckindices splitembedding lookuptable tbe linearizeindex "
+        "linearizecache lxucache",
+        "embed emb",
+        "rotary rope position",
+    ),
     _rule(
         "attention",
         "attention flashattn flashfwd flashbwd fmha pagedattn sdpa splitkvreduce mergeattnstates mergestates flashmla "
@@ -45,14 +54,14 @@ _RULES = (
         "singledecode singleprefill decodestage xqa flashinferbatch persistentvariablelengthmerge chunkfwdo chunkbwd "
         "chunkgateddelta chunkkda wyfast recomputewu nsacompression gqadecode",
         "attn mha mla gqa mqa sage fa2 fa3 flash nsa gla",
-        "metadata kvindices kvsplits",
+        "metadata kvindices kvsplits reshapeandcache concatandcache cachekernel storekv copykv writekv setkv kvcache",
     ),
     _rule(
         "gemm",
         "gemm gemv matmul marlin exllama hqq machete splitkreduce fusedmoekernel groupedmm batchedmm scaledmm "
         "w4a16 w8a8 w8a16 w4a8 fp8mm nvfp4mm moemm dualmm qmatvec mulmatvec mulmatq mmvq woq wmma persistentmm"
         " bmmchunk quantmatmul linearkernel linearw blockscaledmm gatedmlp fusedmlp",
-        "mm bmm addmm mmq mmv ggemm gmm awq gptq gemmk1 trsm trmm syrk herk",
+        "mm bmm addmm mmq mmv ggemm gmm awq gptq gemmk1 trsm trmm trsv trmv syrk herk",
         "gemmmetadata filltensormaps",
     ),
     _rule(
@@ -62,12 +71,15 @@ _RULES = (
         "conv im2d2col col2im2d naiveconv",
         "convert",
     ),
-    _rule("sort", "topk radixsort bitonic sortkernel sortkey sortpairs argsort mergesort moealign alignblocksize "
-          "uniquebykey expertrouting routingindices combinedrouting countandsort moesort sortbyexpert sortingscatter "
-          "grouptopk groupedtopk toppsampling topp samplingfromprob gatingsoftmax fusedgate deviceselect partition "
-          "histogram bucketize compact nonzero unique searchsorted kthvalue uniform2sort blockedsort nms radixselect "
-          "findlongsegments",
-          "sort sorted routing rank mode median select"),
+    _rule(
+        "sort",
+        "topk radixsort bitonic sortkernel sortkey sortpairs argsort mergesort moealign alignblocksize "
+        "uniquebykey expertrouting routingindices combinedrouting countandsort moesort sortbyexpert sortingscatter "
+        "grouptopk groupedtopk toppsampling topp samplingfromprob gatingsoftmax fusedgate deviceselect partition "
+        "histogram bucketize compact nonzero unique searchsorted kthvalue uniform2sort blockedsort nms radixselect "
+        "findlongsegments",
+        "sort sorted routing rank mode median select",
+    ),
     _rule("softmax", "softmax crossentropy logsumexp", "xent"),
     _rule(
         "normalization",
@@ -75,8 +87,7 @@ _RULES = (
         "lnbwd bnfw bnbw welford addrms rmslayer cuwelford cucompute computefusedparams computeinternalgradients "
         "gammabeta cucomputegrad gnnhwc normquant spatialbn weightnorm renorm",
         "norm rms ln bn gn lnorm",
-        "multitensorl2norm vectornorm gradnorm clipnorm normal normonly foreachnorm normtwo normone renormalize "
-        "normops",
+        "multitensorl2norm vectornorm gradnorm clipnorm normonly foreachnorm renormalize",
     ),
     _rule(
         "fused",
@@ -105,13 +116,13 @@ _RULES = (
         "todtype padding fp32tobf16 bf16tofp32 expandinto repeat swapblocks swap unfold",
         "cat copy pad pack convert transpose permute gather scatter index expand slice store load cache flip roll "
         "interleave take put",
-        "transposeconv",
+        "transposeconv casttofp8 castback casttofp4",
     ),
     _rule(
         "elementwise",
         "elementwise pointwise quantize quant dequant fill memset zeros zero gelu silu relu sigmoid tanh dropout "
         "clamp where add mul sub div exp log pow sqrt abs neg activation mask scale random uniform normal bernoulli "
-        "philox multitensorapply unscale upsample interpolate gridsample gridsampler affinegrid loss arange linspace "
+        "casttofp8 castback casttofp4 philox multitensorapply unscale upsample interpolate gridsample gridsampler affinegrid loss arange linspace "
         "triu tril axpy axpby scal binary unary compare eq lerp nanto floor ceil round sin cos erf lgamma setvalue "
         "init update increment clear position polynomial bessel",
         "inc dec set add",

@@ -6,7 +6,8 @@ torch asks for; parts that are faster with FP16 accumulation say so in ``note``.
 only where the vendor prints it; a type that is missing is one the part does not have or the vendor does not
 state.
 
-To add a GPU: one ``Gpu(...)`` entry in ``gpu_table.py`` with its datasheet, one line in ``tests/knowledge/test_gpus.py``.
+To add a GPU: one entry with its datasheet in ``nvidia.py`` or ``amd.py``, one line in
+``tests/knowledge/test_gpus.py``.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ import re
 from functools import lru_cache
 
 from foretrace.knowledge.dtypes import dtype as _dtype
-from foretrace.knowledge.gpu_table import TABLE, Gpu
+from foretrace.knowledge.gpus.amd import AMD
+from foretrace.knowledge.gpus.datasheet import Gpu
+from foretrace.knowledge.gpus.nvidia import NVIDIA
 
 __all__ = ["Gpu", "all_gpus", "find", "peak_for"]
+
+TABLE: tuple[Gpu, ...] = (*NVIDIA, *AMD)
 
 
 def all_gpus() -> tuple[Gpu, ...]:
@@ -51,7 +56,7 @@ def find(
         hits = [g for g in TABLE if any(re.fullmatch(p, key) for p in getattr(g, tier))]
         if hits:
             fitting = [g for g in hits if _fits(g, sms, memory_bytes, compute_capability)]
-            return fitting[0] if fitting else None
+            return min(fitting, key=lambda g: abs(g.sms - (sms or g.sms)), default=None)
     if key in _GENERIC_NAMES and sms is not None and memory_bytes is not None:
         # The driver knows no product name: only the size of the device can decide, and only if one fits.
         fitting = [g for g in TABLE if g.vendor == "AMD" and _fits(g, sms, memory_bytes, compute_capability)]

@@ -1,0 +1,102 @@
+"""A first step that takes much longer than the others, and what it did that they did not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foretrace.analysis.findings.facts import Facts, microseconds
+from foretrace.analysis.findings.host import listed, steps_annotated, times
+from foretrace.knowledge.kineto import Call, is_compiling, step_number
+from foretrace.knowledge.limits import COLD_STEP_RATIO
+from foretrace.model.report import Finding, Step
+
+__all__ = ["find"]
+
+# Of the extra time, a name with less than this share is not worth naming.
+_NAMED_SHARE = 0.05
+
+
+def find(facts: Facts) -> Iterable[Finding]:
+    """At most one finding, where the first recorded step is reported beside at least one other."""
+    if len(facts.steps) < 2 or not steps_annotated(facts) or facts.steps[0].index != 0:
+        return
+    first = facts.steps[0]
+    # A step that did much less is no measure for the first one.
+    others = [s for s in facts.steps[1:] if 2 * (s.launches or 0) >= (first.launches or 0)]
+    if not others:
+        return
+    usual = median(step.period_us for step in others)
+    if not usual or first.period_us < COLD_STEP_RATIO * usual:
+        return
+    extra = _extra_self_time(facts, others)
+    gpu = ""
+    if first.gpu_busy_us is not None:
+        busy = median(step.gpu_busy_us or 0.0 for step in others)
+        same = abs(first.gpu_busy_us - busy) <= 0.1 * max(busy, 1.0)
+        gpu = f" The GPU worked {microseconds(first.gpu_busy_us)} in it, " + (
+            "as in the others." if same else f"{microseconds(busy)} in the others."
+        )
+    rows = [facts.context.trace.steps[0].row]
+    yield facts.finding(
+        "cold_first_step",
+        rows,
+        count=1,
+        label=first.label,
+        ratio=f"{first.period_us / usual:.1f}" if first.period_us < 10 * usual else f"{first.period_us / usual:,.0f}",
+        first=microseconds(first.period_us),
+        usual=microseconds(usual),
+        others=times(len(others), "other step"),
+        did=_did(facts) or "No allocation, module load or compilation was recorded in it",
+        extra=listed(extra) if extra else "code that no row covers",
+        gpu=gpu,
+    )
+
+
+def _did(facts: Facts) -> str:
+    """Work of a first time inside the first step, in words; empty if none was recorded."""
+    trace = facts.context.trace
+    step = facts.context.attribution.step
+    said = []
+    for kind, word in ((Call.ALLOCATE, "memory allocation"), (Call.MODULE_LOAD, "module load")):
+        rows = np.flatnonzero((trace.links.call == kind) & (step == 0))
+        if len(rows):
+            said.append(f"{times(len(rows), word)} ({microseconds(int(trace.duration[rows].sum()) / 1000)})")
+    compiling = [r for r in np.flatnonzero(step == 0).tolist() if is_compiling(trace.name(r))]
+    outer = [r for r in compiling if not any(is_compiling(trace.name(up)) for up in trace.forest.ancestors(r))]
+    if outer:
+        said.append(f"compilation ({microseconds(int(trace.duration[outer].sum()) / 1000)})")
+    profiler = _profiler_us(facts)
+    if profiler:
+        said.append(f"buffer work of the profiler that kept the GPU waiting {microseconds(profiler)}")
+    return "It held " + ", ".join(said) if said else ""
+
+
+def _profiler_us(facts: Facts) -> float:
+    return sum(cause.us for cause in facts.steps[0].idle if cause.cause == "profiler")
+
+
+def _extra_self_time(facts: Facts, others: list[Step]) -> list[tuple[str, float]]:
+    """CPU row name → µs of its own that the first step spent more than the others' median; the large ones."""
+    trace = facts.context.trace
+    host = trace.forest.order
+    inside = np.zeros(len(trace), dtype=np.int64)
+    nested = host[trace.forest.parent[host] >= 0]
+    np.add.at(inside, trace.forest.parent[nested], trace.duration[nested])
+    own = np.maximum(trace.duration - inside, 0)
+    step = facts.context.attribution.step
+
+    def totals(index: int) -> NDArray[np.float64]:
+        rows = host[step[host] == index]
+        return np.bincount(trace.name_id[rows], weights=own[rows], minlength=len(trace.names)) / 1000
+
+    usual = np.median([totals(s.index) for s in others], axis=0)
+    more = totals(0) - usual
+    steps = [i for i, name in enumerate(trace.names) if step_number(name) is not None]
+    more[steps] = 0.0
+    excess = facts.steps[0].period_us - median(s.period_us for s in others)
+    large = np.flatnonzero(more > max(_NAMED_SHARE * excess, 1.0))
+    return [(trace.names[i], float(more[i])) for i in large.tolist()]

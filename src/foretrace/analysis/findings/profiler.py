@@ -1,0 +1,75 @@
+"""What of the recording is the profiler itself: its rows, its final synchronization, the time it adds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from foretrace.analysis.findings.facts import Facts, microseconds
+from foretrace.analysis.findings.host import pace
+from foretrace.knowledge.kineto import RowKind, is_profiler_artifact
+from foretrace.model.report import Finding
+
+__all__ = ["find"]
+
+
+def find(facts: Facts) -> Iterable[Finding]:
+    """At most one finding about the profiler's rows and one about the time it adds."""
+    yield from _artefacts(facts)
+    yield from _overhead(facts)
+
+
+def _artefacts(facts: Facts) -> Iterable[Finding]:
+    trace = facts.context.trace
+    own = [row for row in trace.rows(RowKind.OVERHEAD).tolist() if is_profiler_artifact(trace.name(row))]
+    final = sorted(facts.context.profiler_syncs)
+    if not own and not final:
+        return
+    said, titles = [], []
+    if own:
+        names: dict[str, int] = {}
+        for row in own:
+            names[trace.name(row)] = names.get(trace.name(row), 0) + int(trace.duration[row])
+        parts = ", ".join(f"{name} {microseconds(ns / 1000)}" for name, ns in names.items())
+        titles.append(parts)
+        idle = sum(item.us for step in facts.steps for item in step.idle if item.cause == "profiler")
+        effect = (
+            f"The GPU had nothing to do for {microseconds(idle)} because of it"
+            if idle
+            else "No idle time of the GPU is put down to it"
+        )
+        said.append(f"{parts}: the profiler made room for its records. {effect}.")
+    if final:
+        us = int(trace.duration[final].sum()) / 1000
+        name = trace.name(final[0])
+        titles.append(f"a final {name} {microseconds(us)}")
+        said.append(f"The last {name} ({microseconds(us)}) ends the recording; it is counted in no step.")
+    # Evidence in order of weight: what is long first.
+    rows = sorted([*own, *final], key=lambda row: -int(trace.duration[row]))
+    yield facts.finding(
+        "profiler_artefact",
+        rows,
+        what=", ".join(titles),
+        said=" ".join(said),
+        it="It is" if len(said) == 1 else "Both are",
+    )
+
+
+def _overhead(facts: Facts) -> Iterable[Finding]:
+    known = pace(facts)
+    if known is None or known.unprofiled_us is None:
+        return
+    factor = known.period_us / known.unprofiled_us
+    side = facts.context.side
+    timing = side.unprofiled if side is not None else None
+    rows = [span.row for span in facts.context.steps if span.row >= 0]
+    yield facts.finding(
+        "profile_overhead",
+        rows,
+        factor=f"{factor:.2g}",
+        profiled=microseconds(known.period_us),
+        unprofiled=microseconds(known.unprofiled_us),
+        runs=timing.runs if timing is not None else 0,
+        busy=microseconds(known.busy_us),
+        share=f"{min(1.0, known.busy_us / known.unprofiled_us):.0%}",
+        profiled_share=f"{known.share:.0%}",
+    )

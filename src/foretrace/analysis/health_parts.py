@@ -1,0 +1,14 @@
+"""The one way a health check is written down."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from foretrace.model.report import CheckState, Health
+
+__all__ = ["judged"]
+
+
+def judged(check: str, state: str, detail: str, count: int | None) -> Health:
+    """A check with its verdict; ``count`` is how many rows show it."""
+    return Health(check=check, state=cast(CheckState, state), detail=detail, count=count)

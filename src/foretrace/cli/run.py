@@ -1,0 +1,377 @@
+"""Profile a built-in workload, your own module, or a script, and explain the trace.
+
+  foretrace run mlp                                    a GeGLU MLP, eager
+  foretrace run mlp --variant eager --variant compile  both, one trace each
+  foretrace run linear --batch 1024 --in-dim 32 --out-dim 64 --compile
+  foretrace run model.py:make --mode train             make() returns (module, inputs)
+  foretrace run -- train.py --epochs 1                 a whole script; its exit code is passed on
+  foretrace run -- -m package.module ARGS
+
+Workloads: matmul-add (--size), linear (--batch --in-dim --out-dim), mlp (--batch --seq --dim --hidden);
+each takes --dtype. On a GPU the defaults are size 64; 1024, 32, 64; 64, 128, 768, 3072; bf16. On a CPU they
+are the same but for an mlp of batch 4, and fp32. Workloads and FILE.py:FACTORY are timed without the profiler
+first (the side file and the explanation hold it). Files go to traces/WORKLOAD/ and never replace another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from foretrace.errors import ForetraceError, InputError
+from foretrace.model.sidefile import SideFile, read_side, side_path
+
+if TYPE_CHECKING:
+    from foretrace.capture.runner import Outcome
+
+__all__ = ["SCHEMA", "add_arguments", "record_workload", "run", "show_trace"]
+
+SCHEMA = "foretrace.run/1"
+
+_SIZES = ("batch", "seq", "dim", "hidden", "in_dim", "out_dim", "size")
+_VARIANTS = ("eager", "compile", "compile-max-autotune", "compile-reduce-overhead")
+_MODES = ("forward", "train")
+_NOT_FOR_SCRIPTS = (*_SIZES, "dtype", "variant", "mode", "wait", "warmup", "active", "warm_calls", "device")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags; names of two words can be written with a dash or an underscore."""
+
+    def flag(name: str, **options: Any) -> None:
+        dashed = f"--{name.replace('_', '-')}"
+        names = [dashed] if "_" not in name else [dashed, f"--{name}"]
+        parser.add_argument(*names, dest=name, **options)
+
+    parser.add_argument(
+        "target",
+        nargs="+",
+        metavar="WORKLOAD | FILE.py:FACTORY | -- SCRIPT ARGS",
+        help="what to run; everything after -- belongs to the script",
+    )
+    for name in _SIZES:
+        flag(name, type=int, metavar="N", help="size of the workload")
+    flag("dtype", choices=("bf16", "fp16", "fp32"), help="of parameters and inputs (bf16; on a CPU fp32)")
+    flag("device", metavar="cuda|cpu", help="where to run (default: the GPU if there is one)")
+    flag("variant", action="append", choices=_VARIANTS, help="repeatable; default eager")
+    parser.add_argument(
+        "--compile",
+        action="append_const",
+        const="compile",
+        dest="variant",
+        help="short for --variant compile",
+    )
+    flag("mode", choices=_MODES, help="forward without gradients, or forward and backward; default forward")
+    flag("wait", type=int, metavar="N", help="steps before the profiler is on (1)")
+    flag("warmup", type=int, metavar="N", help="steps with the profiler on, not kept (1)")
+    flag("active", type=int, metavar="N", help="recorded steps (3)")
+    flag("warm_calls", type=int, metavar="N", help="calls before the first step (3); 0 records a cold start")
+    flag("no_shapes", action="store_true", help="do not record operand shapes")
+    flag("stacks", action="store_true", help="record Python stacks (larger, slower)")
+    flag("memory", action="store_true", help="record allocator events")
+    flag("seed", type=int, metavar="N", help="seed of parameters and inputs (0)")
+    flag("label", metavar="TEXT", help="free text for the side file and the file's name")
+    flag("tag", metavar="NAME", help="name of the file instead of the one made of the sizes")
+    parser.add_argument("-o", "--output", metavar="PATH", help="file to write (several variants: a folder)")
+    flag("force", action="store_true", help="let --output replace an existing file")
+    flag("json", action="store_true", help="print one JSON document about what was written, and nothing else")
+    flag("no_explain", action="store_true", help="only record; do not print the explained trace")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Record what was asked for; a script's exit code is passed on."""
+    # Kineto notes each start and stop on standard error; what goes wrong is checked in the trace itself.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    words: list[str] = args.target
+    with _said_plainly():
+        if _is_script(words):
+            return _run_script(args, words)
+        if len(words) > 1:
+            raise InputError(
+                f"one thing at a time: {' and '.join(words[:2])} were given; "
+                "a script with arguments goes after --"
+            )
+        return _run_variants(args, words[0])
+
+
+def record_workload(
+    name: str, *, output: Path | None = None, variants: Sequence[str] = ("eager",)
+) -> list[Path]:
+    """Record a built-in workload with its defaults for this machine; returns the traces written.
+
+    Raises :class:`~foretrace.errors.MissingExtraError` without torch, and what ``foretrace run`` raises.
+    """
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    argv = [name, *(word for variant in variants for word in ("--variant", variant))]
+    args = parser.parse_args(argv if output is None else [*argv, "--output", str(output)])
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    with _said_plainly():
+        return [outcome.path for outcome in _record(args, name)]
+
+
+def show_trace(path: Path) -> None:
+    """Print the first screen of the explained trace."""
+    from foretrace.cli.explain import show
+
+    show(path, brief=True)
+
+
+# ---- workloads and factories ----
+
+
+def _run_variants(args: argparse.Namespace, word: str) -> int:
+    outcomes: list[Outcome] = []
+    try:
+        for outcome in _record(args, word):
+            outcomes.append(outcome)
+            if not args.json:
+                _tell(outcome.path, args)
+    finally:
+        # What was recorded before a variant failed is there, and is said to be there.
+        if args.json and outcomes:
+            _print_json([(outcome.path, outcome.side) for outcome in outcomes])
+    return 0
+
+
+def _record(args: argparse.Namespace, word: str) -> Iterator[Outcome]:
+    """Record one variant after the other, yielding each when its files are written."""
+    from foretrace.capture.plan import DEFAULT_ACTIVE, DEFAULT_WAIT, DEFAULT_WARMUP, Plan
+    from foretrace.capture.runner import Request, pick_device, record_variant
+
+    plan = Plan(
+        wait=DEFAULT_WAIT if args.wait is None else args.wait,
+        warmup=DEFAULT_WARMUP if args.warmup is None else args.warmup,
+        active=DEFAULT_ACTIVE if args.active is None else args.active,
+    )
+    warm_calls = 3 if args.warm_calls is None else args.warm_calls
+    if warm_calls < 0:
+        raise InputError("--warm-calls must not be negative")
+    mode = args.mode or "forward"
+    variants = list(dict.fromkeys(args.variant or ["eager"]))
+    subject = _Subject(args, word, mode)
+    subject.settle(pick_device(args.device))
+    paths = {variant: _path(args, subject, variant, alone=len(variants) == 1) for variant in variants}
+    for note in subject.notes:
+        _say(note)
+    for variant in variants:
+        _say(f"recording {subject.name} {subject.shown}({variant}, {mode}) on {subject.device}")
+        request = Request(
+            workload=subject.name,
+            make=subject.make,
+            device=subject.device,
+            mode=mode,
+            plan=plan,
+            warm_calls=warm_calls,
+            shapes=not args.no_shapes,
+            stacks=args.stacks,
+            memory=args.memory,
+            seed=args.seed or 0,
+            label=args.label,
+            parameters=subject.parameters,
+        )
+        yield record_variant(request, variant, paths[variant], force=args.force, say=_say)
+
+
+class _Subject:
+    """What is run: a built-in workload or a user's factory, with its flags.
+
+    Raises :class:`InputError` for a name that is neither, and for flags that do not belong to it.
+    """
+
+    def __init__(self, args: argparse.Namespace, word: str, mode: str) -> None:
+        from foretrace.capture.usercode import is_factory
+        from foretrace.capture.workloads import WORKLOADS, choose_values
+
+        self._word = word
+        self._dtype: str | None = args.dtype
+        self._train = mode == "train"
+        self._cold = args.warm_calls == 0
+        self._given = {name: getattr(args, name) for name in _SIZES if getattr(args, name) is not None}
+        self._workload = WORKLOADS.get(word)
+        self.notes: list[str] = []
+        self.device = ""
+        self.parameters: dict[str, Any] = {}
+        if self._workload is not None:
+            self.name = word
+            # A wrong flag fails here, before torch is loaded.
+            choose_values(self._workload, self._given, args.dtype, "cpu")
+        elif is_factory(word):
+            self.name = f"{Path(word.rpartition(':')[0]).stem}_{word.rpartition(':')[2]}"
+        else:
+            raise InputError(
+                f"{word} is no workload: give one of {', '.join(WORKLOADS)}, FILE.py:FACTORY, or -- SCRIPT"
+            )
+
+    def settle(self, device: str) -> None:
+        """Fix the sizes for a device, and load the user's file."""
+        from foretrace.capture.usercode import load_factory, make_program
+        from foretrace.capture.workloads import build, choose_values
+
+        self.device = device
+        kind = device.partition(":")[0]
+        if self._workload is not None:
+            workload = self._workload
+            sizes, dtype, smaller = choose_values(workload, self._given, self._dtype, kind)
+            self.parameters = {**sizes, "dtype": dtype}
+            if smaller:
+                self.notes = [f"defaults for a CPU: {', '.join(smaller)}"]
+            self.make = lambda: build(workload, sizes, dtype, device, train=self._train)
+        else:
+            flags = dict(self._given)
+            if self._dtype is not None:
+                flags["dtype"] = self._dtype
+            self.parameters = flags
+            factory = load_factory(self._word)
+            self.make = lambda: make_program(self._word, factory, flags, device, train=self._train)
+
+    @property
+    def shown(self) -> str:
+        """The parameters in words, for the progress line."""
+        return "".join(f"{name} {value} " for name, value in self.parameters.items())
+
+    def tag(self, variant: str, label: str | None) -> str:
+        """Name of the file: sizes and variant as in the article, then whatever is not the default."""
+        parts = [str(value) for name, value in self.parameters.items() if name != "dtype"]
+        dtype = self.parameters.get("dtype", "bf16")
+        parts += [part for part, wanted in ((dtype, dtype != "bf16"), ("train", self._train)) if wanted]
+        parts.append(variant)
+        parts += [part for part, wanted in (("cold", self._cold), ("cpu", self.device == "cpu")) if wanted]
+        if label:
+            parts.append(_as_name(label))
+        return "_".join(parts)
+
+
+def _path(args: argparse.Namespace, subject: _Subject, variant: str, *, alone: bool) -> Path:
+    """Where a variant's trace goes; a name of our own choosing is the next free one."""
+    from foretrace.capture.files import SUFFIX, free_name, target
+
+    tag = subject.tag(variant, args.label)
+    if args.tag:
+        tag = _as_name(args.tag) if alone else f"{_as_name(args.tag)}_{variant}"
+    if args.output is None:
+        return free_name(Path("traces") / subject.name / f"{tag}{SUFFIX}")
+    output = Path(args.output)
+    if output.is_dir() or args.output.endswith(("/", os.sep)):
+        return free_name(output / f"{tag}{SUFFIX}")
+    if not alone:
+        raise InputError(
+            f"-o {output}: several variants need several files; give a folder, as in -o {output}{os.sep}"
+        )
+    return target(output, force=args.force)
+
+
+def _as_name(text: str) -> str:
+    """A text as part of a file name."""
+    return (
+        "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in text).strip(".") or "-"
+    )
+
+
+# ---- scripts ----
+
+
+def _is_script(words: Sequence[str]) -> bool:
+    return words[0] == "-m" or words[0].endswith(".py")
+
+
+def _run_script(args: argparse.Namespace, words: list[str]) -> int:
+    from foretrace.capture.files import SUFFIX, free_name, target
+    from foretrace.capture.script import check_script, record_script
+    from foretrace.capture.surroundings import safe_command
+
+    for name in _NOT_FOR_SCRIPTS:
+        if getattr(args, name) is not None:
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(
+                f"{flag} does not go with a script, which is recorded as a whole; "
+                f"a flag of the script's own goes after it: foretrace run -- {words[0]} {flag} …"
+            )
+    name = check_script(words)
+    tag = _as_name(args.tag or "script") + (f"_{_as_name(args.label)}" if args.label else "")
+    if args.output is None:
+        path = free_name(Path("traces") / name / f"{tag}{SUFFIX}")
+    elif Path(args.output).is_dir() or args.output.endswith(("/", os.sep)):
+        path = free_name(Path(args.output) / f"{tag}{SUFFIX}")
+    else:
+        path = target(args.output, force=args.force)
+    outcome = record_script(
+        words,
+        path.absolute(),  # the script may change the working folder
+        shapes=not args.no_shapes,
+        stacks=args.stacks,
+        memory=args.memory,
+        force=args.force,
+        label=args.label,
+        seed=args.seed,
+        command=safe_command(sys.argv),
+        stdout=sys.stderr.fileno() if args.json else None,  # standard output is for the document
+    )
+    for sentence in outcome.warnings:
+        _say(f"warning: {sentence}")
+    written = _relative(outcome.path) if outcome.path is not None else None
+    if args.json:
+        side = read_side(written) if written is not None else None
+        _print_json([(written, side)] if written is not None else [], exit_code=outcome.exit_code)
+    elif written is not None:
+        try:
+            _tell(written, args)
+        except ForetraceError as error:  # the script's exit code is what counts
+            _say(str(error))
+    if outcome.error is not None:
+        _say(outcome.error)
+    return outcome.exit_code
+
+
+def _relative(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+# ---- what is printed ----
+
+
+def _tell(path: Path, args: argparse.Namespace) -> None:
+    if not args.no_explain:
+        show_trace(path)
+    print(f"\ntrace: {path}", flush=True)
+
+
+def _print_json(written: Sequence[tuple[Path, SideFile | None]], exit_code: int | None = None) -> None:
+    document = {
+        "schema": SCHEMA,
+        "recordings": [
+            {"trace": str(path), "side_file": str(side_path(path)), "side": side} for path, side in written
+        ],
+        "exit_code": exit_code,
+    }
+    print(msgspec.json.encode(document).decode(), flush=True)
+
+
+def _say(sentence: str) -> None:
+    print(f"foretrace: {sentence}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _said_plainly() -> Iterator[None]:
+    """Show our own warnings as a line, not as Python shows warnings."""
+    from foretrace.capture.plan import CaptureWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", CaptureWarning)
+        show = warnings.showwarning
+
+        def say(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, CaptureWarning):
+                _say(f"warning: {message}")
+            else:
+                show(message, category, *place, **more)
+
+        warnings.showwarning = say
+        yield

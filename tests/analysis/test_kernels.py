@@ -1,0 +1,151 @@
+"""Kernel rows, their costs and rooflines, and the tables made of them."""
+
+import pytest
+from builders import TraceBuilder
+
+from foretrace.analysis import explain
+
+BF16 = "c10::BFloat16"
+GEMM = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT"
+MUL = (
+    "void at::native::vectorized_elementwise_kernel<8, at::native::BinaryFunctor<c10::BFloat16, c10::BFloat16, "
+    "c10::BFloat16, at::native::binary_internal::MulFunctor<float> >, std::array<char*, 3ul> >(int, "
+    "at::native::BinaryFunctor<c10::BFloat16, c10::BFloat16, c10::BFloat16, "
+    "at::native::binary_internal::MulFunctor<float> >, std::array<char*, 3ul>)"
+)
+
+
+def mm(build: TraceBuilder, at: float, duration: float, m=8192, n=3072, k=768) -> None:
+    """One ``aten::mm`` of x[m, k] and a transposed weight, and its kernel."""
+    build.op("aten::mm", at, 20, shapes=[[m, k], [k, n]], dtypes=[BF16, BF16], strides=[[k, 1], [1, k]])
+    build.kernel(GEMM, at + 20, duration, launch=build.launch(at + 5))
+
+
+def mul(build: TraceBuilder, at: float, duration: float, shape=(8192, 3072)) -> None:
+    build.op("aten::mul", at, 10, shapes=[list(shape)] * 2, dtypes=[BF16] * 2, strides=[[shape[1], 1]] * 2)
+    build.kernel(MUL, at + 20, duration, launch=build.launch(at + 2))
+
+
+def test_a_matrix_product_has_its_flops_bytes_rate_and_share_of_peak():
+    build = TraceBuilder()
+    mm(build, 0, 50)
+    report = explain(build.trace())
+    (kernel,) = report.kernels
+    assert kernel.flops == 2 * 8192 * 3072 * 768
+    assert kernel.bytes == 2 * (8192 * 768 + 768 * 3072 + 8192 * 3072)
+    assert kernel.achieved_tflops == pytest.approx(38.65e9 / 50e-6 / 1e12, rel=1e-3)
+    assert kernel.bound == "compute"
+    assert kernel.of_peak == pytest.approx(773.1 / 989.4, rel=1e-3)
+    assert "bf16" in kernel.peak
+    (gemm,) = report.gemms
+    assert (gemm.m, gemm.n, gemm.k, gemm.batch, gemm.layout, gemm.tile) == (8192, 3072, 768, 1, "TN", "256x128")
+
+
+def test_a_pointwise_kernel_has_bytes_and_no_flops():
+    build = TraceBuilder()
+    mul(build, 0, 36)
+    (kernel,) = explain(build.trace()).kernels
+    assert kernel.flops is None
+    assert kernel.bytes == 3 * 8192 * 3072 * 2
+    assert kernel.bound == "memory"
+    assert kernel.of_peak == pytest.approx(150_994_944 / 36e-6 / 4.8e12, rel=1e-3)
+
+
+def test_a_rate_above_the_memory_bandwidth_is_cache_assisted_and_no_share_of_peak():
+    build = TraceBuilder()
+    mul(build, 0, 20)
+    report = explain(build.trace())
+    (kernel,) = report.kernels
+    assert kernel.achieved_gbps == pytest.approx(7549.7, rel=1e-3)
+    assert kernel.cache_assisted
+    assert kernel.of_peak is None
+    assert report.elementwise[0].of_peak is None
+
+
+def test_a_short_kernel_far_below_both_peaks_is_bound_by_latency():
+    build = TraceBuilder()
+    mul(build, 0, 2, shape=(64, 64))
+    (kernel,) = explain(build.trace()).kernels
+    assert kernel.bound == "latency"
+
+
+def test_an_unknown_gpu_gives_rates_but_no_shares_and_says_so():
+    build = TraceBuilder(gpu="Imaginary 9000")
+    mm(build, 0, 50)
+    report = explain(build.trace())
+    (kernel,) = report.kernels
+    assert kernel.achieved_tflops is not None
+    assert (kernel.of_peak, kernel.peak, kernel.bound) == (None, None, "unknown")
+    assert any("Imaginary 9000" in warning for warning in report.trace.warnings)
+
+
+def test_without_shapes_nothing_is_counted_and_the_report_says_why():
+    build = TraceBuilder()
+    build.op("aten::mm", 0, 20)
+    build.kernel(GEMM, 20, 50, launch=build.launch(5))
+    report = explain(build.trace())
+    (kernel,) = report.kernels
+    assert (kernel.flops, kernel.bytes, kernel.of_peak) == (None, None, None)
+    assert not report.trace.has.shapes
+    assert report.coverage.flops_counted == 0.0
+    assert any("record_shapes" in warning for warning in report.trace.warnings)
+
+
+def test_the_flops_of_an_operator_go_to_its_product_not_to_its_helper():
+    build = TraceBuilder()
+    build.op("aten::mm", 0, 40, shapes=[[64, 8192], [8192, 64]], dtypes=[BF16, BF16], strides=[[8192, 1], [64, 1]])
+    build.kernel("sm80_xmma_gemm_bf16bf16_bf16f32_f32_nn_n_tilesize64x64x64_stage4_warpsize2x2x1_tensor16x8x16"
+                 "_kernel", 20, 9, launch=build.launch(5))  # fmt: skip
+    build.kernel("void splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float, __nv_bfloat16, true, false, false>"
+                 "(cublasSplitKParams<float>)", 30, 3, launch=build.launch(12))  # fmt: skip
+    product, helper = explain(build.trace()).kernels
+    assert product.flops == 2 * 64 * 64 * 8192
+    assert helper.flops is None
+
+
+def test_groups_are_by_name_most_time_first_and_shares_add_up():
+    build = TraceBuilder()
+    for at, duration in ((0, 50), (100, 52), (200, 60)):
+        mm(build, at, duration)
+    mul(build, 300, 36)
+    groups = explain(build.trace()).groups
+    assert [g.calls for g in groups] == [3, 1]
+    assert (groups[0].median_us, groups[0].min_us, groups[0].total_us) == (52.0, 50.0, 162.0)
+    assert sum(g.share for g in groups) == pytest.approx(1.0)
+
+
+def test_an_unlinked_kernel_keeps_its_row_and_its_time():
+    build = TraceBuilder()
+    build.step(1, 0, 100)
+    mm(build, 10, 50)
+    build.kernel(MUL, 90, 36)  # no launch in the window
+    report = explain(build.trace())
+    assert [k.step for k in report.kernels] == [0, None]
+    assert sum(g.total_us for g in report.groups) == 86.0
+    assert report.coverage.kernels_linked == pytest.approx(50 / 86)
+    assert report.steps[0].kernels == 1
+
+
+def test_copies_and_memsets_are_no_kernels():
+    build = TraceBuilder()
+    build.step(1, 0, 100)
+    build.memcpy(10, 5, name="Memcpy HtoD (Pageable -> Device)", bytes=4096,
+                 launch=build.call("cudaMemcpyAsync", 5, 3))  # fmt: skip
+    build.memset(20, 1, bytes=4, launch=build.call("cudaMemsetAsync", 15, 3))
+    report = explain(build.trace())
+    assert report.kernels == []
+    assert [(t.kind, t.direction, t.bytes) for t in report.transfers] == [("memcpy", "HtoD", 4096), ("memset", None, 4)]
+    (step,) = report.steps
+    assert (step.kernels, step.memcpys, step.memsets, step.launches, step.kernel_launches) == (0, 1, 1, 2, 0)
+    assert report.coverage.kernels_linked is None
+
+
+def test_a_selected_step_restricts_every_table():
+    build = TraceBuilder()
+    for number in range(3):
+        build.step(number, 1000 * number, 900)
+        mm(build, 1000 * number + 10, 50 + number)
+    report = explain(build.trace(), steps=[1])
+    assert [s.label for s in report.steps] == ["ProfilerStep#1"]
+    assert [k.duration_us for k in report.kernels] == [51.0]
+    assert [o.calls for o in report.operators if o.name == "aten::mm"] == [1]

@@ -1,0 +1,148 @@
+"""Nesting of CPU rows, and the steps of a trace."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import TraceBuilder
+from foretrace.trace.steps import step_of_rows
+
+
+def parents(trace) -> dict[str, str | None]:
+    up = trace.forest.parent
+    return {trace.name(r): trace.name(up[r]) if up[r] >= 0 else None for r in trace.forest.order.tolist()}
+
+
+def test_rows_nest_by_time_within_their_thread():
+    build = TraceBuilder()
+    build.op("outer", 0, 100)
+    build.op("inner", 10, 20)
+    build.launch(15, 5)
+    build.op("next", 40, 10)
+    build.op("elsewhere", 12, 5, tid=7)
+    trace = build.trace()
+    assert parents(trace) == {
+        "outer": None,
+        "inner": "outer",
+        "cudaLaunchKernel": "inner",
+        "next": "outer",
+        "elsewhere": None,
+    }
+    assert trace.forest.crossing == 0
+
+
+def test_equal_spans_nest_in_the_order_of_the_file_and_calls_are_innermost():
+    build = TraceBuilder()
+    build.launch(0, 10)
+    build.op("outer", 0, 10)
+    build.op("inner", 0, 10)
+    assert parents(build.trace()) == {"outer": None, "inner": "outer", "cudaLaunchKernel": "inner"}
+
+
+def test_touching_rows_are_neighbours_not_parent_and_child():
+    build = TraceBuilder()
+    build.op("first", 0, 10)
+    build.op("second", 10, 10)
+    assert parents(build.trace()) == {"first": None, "second": None}
+
+
+def test_a_row_that_ends_a_little_late_stays_a_child_and_is_counted():
+    build = TraceBuilder()
+    build.op("outer", 0, 10)
+    build.launch(2, 8.5)
+    trace = build.trace()
+    assert parents(trace)["cudaLaunchKernel"] == "outer"
+    assert trace.forest.crossing == 1
+
+
+def test_a_row_that_outlives_the_one_it_begins_in_hangs_further_out():
+    build = TraceBuilder()
+    build.python("train.py(1): main", 0, 200)
+    build.python("profiler.py(9): __enter__", 5, 10)
+    build.step(1, 12, 100)
+    trace = build.trace()
+    assert parents(trace)["ProfilerStep#1"] == "train.py(1): main"
+    assert trace.forest.crossing == 1
+
+
+spans = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), min_size=1, max_size=12)
+
+
+@given(spans)
+def test_parents_enclose_the_start_of_their_children(pairs):
+    build = TraceBuilder()
+    for start, duration in pairs:
+        build.op("op", start, duration)
+    trace = build.trace()
+    forest = trace.forest
+    assert sorted(forest.order.tolist()) == list(range(len(pairs)))
+    seen = set()
+    for row in forest.order.tolist():
+        parent = int(forest.parent[row])
+        if parent >= 0:
+            assert parent in seen
+            assert trace.start[parent] <= trace.start[row] <= trace.end[parent]
+        seen.add(row)
+
+
+def test_steps_are_the_profilers_own_and_the_last_is_kept():
+    build = TraceBuilder()
+    for number, start in ((2, 0), (3, 100), (4, 200)):
+        build.step(number, start, 90)
+    build.op("inside", 210, 5)
+    build.op("between", 195, 2)
+    trace = build.trace()
+    assert [step.label for step in trace.steps] == ["ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4"]
+    names = ["inside", "between"]
+    rows = np.array([next(r for r in range(len(trace)) if trace.name(r) == name) for name in names])
+    assert step_of_rows(trace, rows).tolist() == [2, -1]
+
+
+def test_without_profiler_steps_the_whole_trace_is_one():
+    build = TraceBuilder()
+    build.op("aten::mm", 0, 10)
+    build.kernel("k", 20, 30)
+    (step,) = build.trace().steps
+    assert (step.label, step.row, step.end - step.start) == ("whole trace", -1, 50_000)
+
+
+def test_a_step_written_twice_counts_once():
+    build = TraceBuilder()
+    build.step(1, 0, 100)
+    build.step(1, 0, 99, cat="cpu_op")
+    assert len(build.trace().steps) == 1
+
+
+@pytest.mark.parametrize("category", ["Operator", "cpu_op", "Runtime", "User annotation"])
+def test_category_names_of_2021_and_today(category):
+    build = TraceBuilder(gpu=None)
+    build.op("row", 0, 10, cat=category)
+    trace = build.trace()
+    assert trace.forest.order.tolist() == [0]
+
+
+def test_legacy_trace_with_its_own_names_and_arrows():
+    build = TraceBuilder(meta={"deviceProperties": [{"id": "0", "name": "Tesla V100", "numSms": "80"}]})
+    build.op("aten::conv2d", 0, 50, cat="Operator", args={"external id": 3})
+    launch = build.call("cudaLaunchKernel", 10, category="Runtime", args={"external id": 3})
+    build.flow("async_gpu", launch, True, 10)
+    build.kernel("volta_sgemm", 60, 20, launch=launch, cat="Kernel")
+    build.memcpy(90, 2, cat="Memcpy")
+    trace = build.trace()
+    assert [trace.name(r) for r in trace.gpu_rows] == ["volta_sgemm", "Memcpy DtoD (Device -> Device)"]
+    assert trace.name(trace.links.op[trace.gpu_rows[0]]) == "aten::conv2d"
+    assert trace.meta["deviceProperties"][0]["numSms"] == "80"
+    assert trace.external[0] == 1
+
+
+def test_rocm_names():
+    build = TraceBuilder(gpu="AMD Instinct MI300X")
+    build.op("aten::mm", 0, 20)
+    build.kernel("Cijk_Ailk_Bljk", 30, 5, launch=build.launch(5, name="hipExtModuleLaunchKernel"), stream=0)
+    build.memcpy(40, 2, name="CopyDeviceToDevice", launch=build.call("hipMemcpyWithStream", 12))
+    trace = build.trace()
+    assert (trace.links.launch[trace.gpu_rows] >= 0).all()
+    assert trace.stream[trace.gpu_rows[0]] == 0

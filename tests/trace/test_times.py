@@ -1,0 +1,106 @@
+"""Times are exact: the nanosecond written in the file is the nanosecond in the column."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import TraceBuilder
+from foretrace.trace.load import parse
+
+
+def text_with(times: list[str], durations: list[str], *, quoted: bool = False) -> bytes:
+    """A bare list of operators with times exactly as given, digit by digit."""
+    mark = '"' if quoted else ""
+    events = [
+        f'{{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, '
+        f'"ts": {mark}{ts}{mark}, "dur": {mark}{dur}{mark}}}'
+        for ts, dur in zip(times, durations, strict=True)
+    ]
+    return f"[{','.join(events)}]".encode()
+
+
+def micro(ns: int) -> str:
+    return f"{ns // 1000}.{ns % 1000:03d}"
+
+
+# Relative clocks (torch 2.4 on), absolute clocks since 1970 (torch 2.2 and 2.3), and everything between.
+nanoseconds = st.one_of(
+    st.integers(0, 10**12),
+    st.integers(5 * 10**18, 51 * 10**17),
+    st.integers(1_500_000_000 * 10**9, 1_900_000_000 * 10**9),
+)
+
+
+@given(st.lists(st.tuples(nanoseconds, st.integers(0, 10**10)), min_size=1, max_size=8), st.booleans())
+def test_decimal_microseconds_round_trip_to_the_nanosecond(spans, quoted):
+    starts = [start for start, _ in spans]
+    durations = [duration for _, duration in spans]
+    trace = parse(text_with([micro(t) for t in starts], [micro(d) for d in durations], quoted=quoted))
+    assert trace.start.tolist() == starts
+    assert trace.duration.tolist() == durations
+
+
+def test_absolute_decimal_times_survive_a_repair():
+    whole = text_with(["1695835542514261.123", "1695835542514261.124"], ["0.001", "0.001"])
+    trace = parse(whole[:-1])
+    assert trace.repairs
+    assert trace.start.tolist() == [1695835542514261123, 1695835542514261124]
+
+
+def test_whole_microseconds_of_older_torch():
+    trace = parse(text_with(["1695835542514261"], ["104"]))
+    assert trace.start.tolist() == [1695835542514261000]
+    assert trace.duration.tolist() == [104_000]
+
+
+def test_nanoseconds_written_as_microseconds_are_read_and_named():
+    trace = parse(text_with(["1695835542514261123", "1695835542514262000"], ["500", "20"]))
+    assert trace.start.tolist()[0] == pytest.approx(1695835542514261123, abs=256)
+    assert trace.duration.tolist() == [500, 20]
+    assert trace.odd["nanoseconds as microseconds"] == 2
+    assert any("nanoseconds" in repair for repair in trace.repairs)
+
+
+def test_rows_without_time_are_left_out_and_counted():
+    build = TraceBuilder()
+    build.op("aten::mm", 0, 1)
+    build.event(ph="X", cat="cpu_op", name="no time", pid=1, tid=1, dur=1)
+    build.event(ph="X", cat="cpu_op", name="no duration", pid=1, tid=1, ts=2_000_000.0)
+    build.event(ph="X", cat="cpu_op", name="backwards", pid=1, tid=1, ts=2_000_000.0, dur=-5)
+    build.event(ph="X", cat="cpu_op", name="forever", pid=1, tid=1, ts=2_000_000.0, dur=1e17)
+    trace = build.trace()
+    assert sorted(trace.names) == ["aten::mm", "backwards", "no duration"]
+    assert trace.odd == {
+        "without time": 1,
+        "without duration": 1,
+        "negative duration": 1,
+        "duration beyond reason": 1,
+    }
+
+
+def test_begin_and_end_become_one_row():
+    build = TraceBuilder()
+    common = {"cat": "cpu_op", "pid": 1, "tid": 1}
+    build.event(ph="B", name="outer", ts=10.0, **common)
+    build.event(ph="B", name="inner", ts=12.0, **common)
+    build.event(ph="E", ts=15.5, **common)
+    build.event(ph="E", ts=20.0, **common)
+    build.event(ph="E", ts=21.0, **common)
+    trace = build.trace()
+    spans = {trace.name(r): (int(trace.start[r]), int(trace.duration[r])) for r in range(len(trace))}
+    assert spans == {"outer": (10_000, 10_000), "inner": (12_000, 3_500)}
+    assert trace.odd == {"begin or end without partner": 1}
+
+
+def test_event_numbers_are_positions_in_the_file():
+    build = TraceBuilder()
+    build.flow("ac2g", 1, True, 0)
+    position = build.op("aten::mm", 0, 1)
+    trace = build.trace()
+    assert trace.event.tolist() == [position] == [1]
+    assert trace.total_events == 2
+    assert json.loads(build.text())["traceEvents"][position]["name"] == "aten::mm"
