@@ -2,11 +2,11 @@
 
     python benchmarks/synthetic_trace.py --size-mb 500 /tmp/synthetic.json
 
-The mix is that of a training loop recorded with ``record_shapes=True`` and without Python stacks (the most common
-way to get a large file): per layer a linear forward of two nested operators and one kernel launch, a pointwise
-operator with its launch, now and then a memset, a copy and a synchronization, each launch with its kernel row and
-the two ends of its ``ac2g`` arrow; ``ProfilerStep`` annotations, a second (backward) thread, an NCCL stream. Text
-layout, field order and number format are Kineto's. ``distributedInfo`` is there because HTA asks for a rank.
+Ten steps of a training loop, recorded with ``record_shapes=True`` and without Python stacks (the most common way to
+get a large file). Per layer: a linear of three nested operators and one launch, a pointwise operator with its launch,
+the same backward on a second thread, now and then a memset or an all-reduce on a stream of its own; each launch with
+its kernel row and the two ends of its ``ac2g`` arrow; a synchronization and a ``ProfilerStep`` per step. Text layout,
+field order and number format are Kineto's. ``distributedInfo`` is there because HTA asks for a rank.
 """
 
 from __future__ import annotations
@@ -153,6 +153,7 @@ POINTWISE = tuple(
     )
 )
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+STEPS = 10  # what people record; a large file comes from large steps
 LAYERS = 48  # forward and backward operators a step: 48 x 2 launches each way
 BASE_US = 5116853748000.0
 
@@ -238,30 +239,14 @@ def _operator(
     return "".join(parts) + inner
 
 
-def _step(number: int, clock: _Clock, chance: random.Random) -> Iterator[str]:
-    begin = clock.cpu
+def _micro_batch(clock: _Clock, chance: random.Random) -> Iterator[str]:
     for layer in range(LAYERS):
         gemm = (chance.choice(GEMMS), 7, "cudaLaunchKernelExC", 55.0)
         yield _operator(clock, chance, ("aten::linear", "aten::matmul", "aten::mm"), 4242, gemm)
         point = (chance.choice(POINTWISE), 7, "cudaLaunchKernel", 21.0)
         yield _operator(clock, chance, (chance.choice(("aten::gelu", "aten::mul", "aten::add")),), 4242, point)
         if layer % 8 == 0:
-            clock.correlation += 1
-            at = max(clock.stream[7], clock.cpu + 5.0)
-            clock.stream[7] = at + 2.0
-            arrow = (clock.correlation, 4242, clock.cpu)
-            yield CALL % ("cudaMemsetAsync", 4242, clock.cpu, 3.0, clock.external, clock.correlation, *arrow)
-            clock.cpu += 3.5
-            yield TRANSFER % (
-                "gpu_memset",
-                "Memset (Device)",
-                at,
-                0.8,
-                clock.external,
-                clock.correlation,
-                4,
-                0.005,
-            )
+            yield _memset(clock)
     for layer in range(LAYERS):
         gemm = (chance.choice(GEMMS), 7, "cudaLaunchKernelExC", 60.0)
         root = "autograd::engine::evaluate_function: MmBackward0"
@@ -271,27 +256,42 @@ def _step(number: int, clock: _Clock, chance: random.Random) -> Iterator[str]:
         if layer % 12 == 0:
             reduce = (NCCL, 13, "cudaLaunchKernelExC", 180.0)
             yield _operator(clock, chance, ("c10d::allreduce_", "nccl:all_reduce"), 4343, reduce)
+
+
+def _memset(clock: _Clock) -> str:
     clock.correlation += 1
-    waited = max(clock.stream.values()) - clock.cpu
-    yield SYNCHRONIZE % (clock.cpu, max(waited, 1.0), clock.correlation)
-    clock.cpu += max(waited, 1.0) + 2.0
+    number = clock.correlation
+    at = max(clock.stream[7], clock.cpu + 5.0)
+    clock.stream[7] = at + 2.0
+    call = CALL % ("cudaMemsetAsync", 4242, clock.cpu, 3.0, clock.external, number, number, 4242, clock.cpu)
+    clock.cpu += 3.5
+    return call + TRANSFER % ("gpu_memset", "Memset (Device)", at, 0.8, clock.external, number, 4, 0.005)
+
+
+def _end_of_step(number: int, begin: float, clock: _Clock) -> str:
+    clock.correlation += 1
+    waited = max(max(clock.stream.values()) - clock.cpu, 1.0)
+    text = SYNCHRONIZE % (clock.cpu, waited, clock.correlation)
+    clock.cpu += waited + 2.0
     clock.external += 1
     clock.index += 1
-    yield STEP % (number, begin - 1.0, clock.cpu - begin, clock.external, clock.index)
+    text += STEP % (number, begin - 1.0, clock.cpu - begin, clock.external, clock.index)
     clock.cpu += 5.0
+    return text
 
 
 def write_synthetic_trace(path: Path, size_bytes: int, seed: int = 0) -> int:
-    """Write whole steps until ``size_bytes`` is reached; returns the number of bytes written."""
+    """Write ``STEPS`` steps of equal size, ``size_bytes`` in all; returns the number of bytes written."""
     chance = random.Random(seed)
     clock = _Clock()
     written = 0
     with path.open("w", encoding="ascii") as out:
         written += out.write(HEADER)
-        number = 1
-        while written < size_bytes:
-            written += out.write("".join(_step(number, clock, chance)))
-            number += 1
+        for number in range(1, STEPS + 1):
+            begin = clock.cpu
+            while written < size_bytes * number / STEPS:
+                written += out.write("".join(_micro_batch(clock, chance)))
+            written += out.write(_end_of_step(number, begin, clock))
         written += out.write(FOOTER % (clock.cpu - BASE_US))
     return written
 

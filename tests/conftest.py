@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+# The same examples on every run, and no verdict by the clock of a busy machine.
+settings.register_profile("foretrace", derandomize=True, deadline=None)
+settings.load_profile("foretrace")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

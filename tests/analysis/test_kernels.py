@@ -1,8 +1,8 @@
 """Kernel rows, their costs and rooflines, and the tables made of them."""
 
 import pytest
-from builders import TraceBuilder
 
+from builders import TraceBuilder
 from foretrace.analysis import explain
 
 BF16 = "c10::BFloat16"

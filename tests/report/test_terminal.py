@@ -205,8 +205,9 @@ def test_findings_give_their_reason_evidence_source_and_remedy():
         "do: Compile the module",
         "source: model.py:17",
         "aten::gelu  at 120 µs, event 41",
-        "rule hbm_round_trip",
-        "9 transposes cost no GPU time (×9)",
+        "rule hbm_round_trip, 1 time in this trace",
+        "9 transposes cost no GPU time",
+        "rule metadata_only, 9 times in this trace",
     ):
         assert words in text
 
@@ -246,6 +247,12 @@ def test_no_value_breaks_the_layout(numbers, times, name, width):
     text = render(report, View(width=width, everything=True))
     assert max(map(width_of, text.splitlines())) <= width
     assert text.replace("\n", "").isprintable()
+
+
+def test_one_row_more_is_shown_instead_of_counted():
+    for many in range(1, 40):
+        text = render(mlp_report(groups=[group()] * many, findings=[finding()] * many))
+        assert "+ 1 more" not in text
 
 
 def test_brief_has_no_footer():

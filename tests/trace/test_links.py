@@ -145,3 +145,12 @@ def test_call_kinds_are_stored_for_calls_only():
     trace = build.trace()
     assert trace.links.call.tolist() == [Call.OTHER, Call.LAUNCH_KERNEL]
     assert trace.kind.tolist() == [RowKind.OPERATOR, RowKind.CALL]
+
+
+def test_ids_of_operators_are_read_on_first_use():
+    build = TraceBuilder()
+    build.op("aten::mm", 0, 20, sequence=41)
+    build.op("aten::add", 30, 5, args={"External id": "9", "Sequence number": None})
+    trace = build.trace()
+    assert trace.external.tolist() == [1, 9]
+    assert trace.sequence.tolist() == [41, -1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from statistics import median
 
 from foretrace.analysis.context import Context
@@ -12,9 +13,11 @@ __all__ = ["dispatch_chain", "representative_step"]
 
 # A tree longer than this is no longer read by people; what is cut is counted in its place.
 _NODES = 2_000
+# Calls nested deeper than this are not a program anybody wrote; the walks below recurse.
+_LEVELS = 150
 # API calls that answer a question and enqueue nothing are left out of the tree, except occupancy queries and
 # synchronizations, which a reader looks for.
-_KIND = {
+_KIND: dict[int, str] = {
     RowKind.OPERATOR: "operator",
     RowKind.ANNOTATION: "annotation",
     RowKind.KERNEL: "kernel",
@@ -32,75 +35,84 @@ def representative_step(steps: list[Step]) -> int:
 def dispatch_chain(context: Context, index: int) -> list[Launcher]:
     """The tree of the step at position ``index`` of the trace."""
     trace = context.trace
-    attribution = context.attribution
-    children = trace.forest.children()
-    launched: dict[int, list[int]] = {}
-    for row in attribution.rows_of(trace, index).tolist():
-        launched.setdefault(int(trace.links.launch[row]), []).append(row)
+    build = _Builder(context, index)
     span = next(s for s in trace.steps if s.index == index)
+    roots = build.children.get(-1, [])
     if span.row >= 0:
-        roots = [span.row]
         # Work of other threads (autograd's) is not below the annotation but belongs to the step.
-        roots += [r for r in children.get(-1, []) if r != span.row and attribution.step[r] == index]
-    else:
-        roots = children.get(-1, [])
-    nodes = _fold([_build(context, row, children, launched) for row in roots if _visible(context, row)])
-    nodes += _fold([_leaf(context, row) for row in launched.get(-1, [])])
-    return _cut(nodes, _NODES)[0]
+        step = context.attribution.step
+        roots = [span.row, *(r for r in roots if r != span.row and step[r] == index)]
+    nodes = build.fold([build.node(row, _LEVELS) for row in build.shown(roots)])
+    nodes += build.fold([build.leaf(row) for row in build.launched.get(-1, [])])
+    return _cut([node for node, _ in nodes], _NODES)[0]
 
 
-def _visible(context: Context, row: int) -> bool:
-    trace = context.trace
-    kind = trace.kind[row]
-    if kind == RowKind.CALL:
-        return bool(trace.links.enqueues[row]) or int(trace.links.call[row]) in (Call.OCCUPANCY, Call.SYNCHRONIZE)
-    return int(kind) != RowKind.PYTHON
+# A node with the number of its shape: two nodes look alike when the numbers are equal.
+_Shaped = tuple[Launcher, int]
 
 
-def _build(
-    context: Context, row: int, children: dict[int, list[int]], launched: dict[int, list[int]]
-) -> Launcher:
-    trace = context.trace
-    below: list[Launcher] = []
-    # Python frames are transparent: what runs inside them is shown in their place.
-    pending = list(reversed(children.get(row, [])))
-    while pending:
-        child = pending.pop()
-        if trace.kind[child] == RowKind.PYTHON:
-            pending.extend(reversed(children.get(child, [])))
-        elif _visible(context, child):
-            below.append(_build(context, child, children, launched))
-    below += [_leaf(context, gpu) for gpu in launched.get(row, [])]
-    kind = _KIND.get(RowKind(int(trace.kind[row])))
-    if kind is None:
-        kind = "launch" if trace.links.enqueues[row] else "call"
-    return Launcher(
-        name=trace.name(row), kind=kind, count=1, us=int(trace.duration[row]) / 1000, children=_fold(below)
-    )
+class _Builder:
+    """Builds the nodes of one step; columns are lists here because single items are read."""
 
+    def __init__(self, context: Context, index: int) -> None:
+        trace = context.trace
+        self.children = trace.forest.children()
+        self.launched: dict[int, list[int]] = {}
+        for row in context.attribution.rows_of(trace, index).tolist():
+            self.launched.setdefault(int(trace.links.launch[row]), []).append(row)
+        self._names = trace.names
+        self._name_id: list[int] = trace.name_id.tolist()
+        self._kind: list[int] = trace.kind.tolist()
+        self._duration: list[int] = trace.duration.tolist()
+        self._enqueues: list[bool] = trace.links.enqueues.tolist()
+        self._call: list[int] = trace.links.call.tolist()
+        self._shapes: dict[tuple[object, ...], int] = {}
 
-def _leaf(context: Context, row: int) -> Launcher:
-    trace = context.trace
-    kind = _KIND[RowKind(int(trace.kind[row]))]
-    return Launcher(name=trace.name(row), kind=kind, count=1, us=int(trace.duration[row]) / 1000, children=[])
+    def shown(self, rows: list[int]) -> Iterator[int]:
+        """Those of the rows that the tree shows; in the place of Python frames what runs inside them."""
+        pending = rows[::-1]
+        while pending:
+            row = pending.pop()
+            if self._kind[row] == RowKind.PYTHON:
+                pending.extend(reversed(self.children.get(row, [])))
+            elif (
+                self._kind[row] != RowKind.CALL
+                or self._enqueues[row]
+                or self._call[row] in (Call.OCCUPANCY, Call.SYNCHRONIZE)
+            ):
+                yield row
 
+    def node(self, row: int, levels: int) -> _Shaped:
+        """A CPU row with what runs inside it and what it launched, ``levels`` deep."""
+        below: list[_Shaped] = []
+        inside = self.children.get(row, [])
+        if inside and not levels:
+            below.append(self._shaped("… deeper", "operator", None, []))
+        elif levels:
+            below += [self.node(child, levels - 1) for child in self.shown(inside)]
+        below += [self.leaf(gpu) for gpu in self.launched.get(row, [])]
+        kind = _KIND.get(self._kind[row]) or ("launch" if self._enqueues[row] else "call")
+        return self._shaped(self._names[self._name_id[row]], kind, self._duration[row], self.fold(below))
 
-def _shape(node: Launcher) -> tuple[object, ...]:
-    return (node.name, node.kind, tuple((child.count, _shape(child)) for child in node.children))
+    def leaf(self, row: int) -> _Shaped:
+        """A GPU row."""
+        return self._shaped(self._names[self._name_id[row]], _KIND[self._kind[row]], self._duration[row], [])
 
+    def fold(self, nodes: list[_Shaped]) -> list[_Shaped]:
+        """Merge neighbours that look alike; their times add up."""
+        folded: list[_Shaped] = []
+        for node, shape in nodes:
+            if folded and folded[-1][1] == shape:
+                _add(folded[-1][0], node)
+            else:
+                folded.append((node, shape))
+        return folded
 
-def _fold(nodes: list[Launcher]) -> list[Launcher]:
-    """Merge neighbours that look alike; their times add up."""
-    folded: list[Launcher] = []
-    shapes: list[tuple[object, ...]] = []
-    for node in nodes:
-        shape = _shape(node)
-        if shapes and shapes[-1] == shape:
-            _add(folded[-1], node)
-        else:
-            folded.append(node)
-            shapes.append(shape)
-    return folded
+    def _shaped(self, name: str, kind: str, duration_ns: int | None, below: list[_Shaped]) -> _Shaped:
+        key = (name, kind, *((node.count, shape) for node, shape in below))
+        shape = self._shapes.setdefault(key, len(self._shapes))
+        us = None if duration_ns is None else duration_ns / 1000
+        return Launcher(name=name, kind=kind, count=1, us=us, children=[node for node, _ in below]), shape
 
 
 def _add(into: Launcher, node: Launcher) -> None:

@@ -134,7 +134,9 @@ class Context:
                 TraceGpu(id=g.index, name=g.name, compute_capability=g.compute_capability)
                 for g in self.side.gpus
             ]
-        return found
+        used = set(self.trace.device[self.trace.gpu_rows].tolist())
+        # A process sees all devices of its host; those it used are the ones the report speaks of.
+        return [gpu for gpu in found if gpu.id in used] or found
 
     @cached_property
     def datasheets(self) -> dict[int, Gpu]:

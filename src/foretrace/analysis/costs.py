@@ -9,7 +9,7 @@ from math import prod
 from foretrace.analysis.context import Context
 from foretrace.knowledge.costs import Cost, GemmShape, op_cost, triton_cost
 from foretrace.knowledge.dtypes import dtype, itemsize
-from foretrace.knowledge.kernels import Decoded
+from foretrace.knowledge.kernels import GENERATED, Decoded
 from foretrace.knowledge.kineto import RowKind
 from foretrace.knowledge.limits import COMPUTE_KINDS, MAIN_KERNEL_SHARE
 
@@ -140,7 +140,7 @@ class KernelCosts:
         kernels = self.context.kernels_of_op.get(op, [])
         decoded = self.context.decoded(kernels[0]) if kernels else None
         cost = None
-        if decoded is not None and len(kernels) == 1 and "triton" in decoded.family:
+        if decoded is not None and len(kernels) == 1 and decoded.family in GENERATED:
             ops = [str(o) for o in decoded.decoded.get("ops") or []]
             settings = trace.args(op).get("kernel_kwargs")
             cost = triton_cost(

@@ -57,7 +57,7 @@ def explain(
         steps=step_list,
         kernels=kernels,
         transfers=transfer_reports(context),
-        groups=groups(kernels),
+        groups=groups(kernels, len(step_list)),
         operators=operator_table(context),
         gemms=gemms(context, kernels, costs),
         elementwise=elementwise(kernels),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from statistics import median
+from statistics import median, median_low
 from typing import Any
 
 import numpy as np
@@ -96,13 +96,15 @@ def transfer_reports(context: Context) -> list[Transfer]:
     return reports
 
 
-def groups(kernels: list[Kernel]) -> list[Group]:
-    """Kernels by name, most time first."""
+def groups(kernels: list[Kernel], steps: int) -> list[Group]:
+    """Kernels by name, most time first; ``steps`` is the number of steps the kernels are of."""
     total = sum(k.duration_us for k in kernels)
     found = []
     for members in _grouped(kernels, lambda k: k.name).values():
         durations = [k.duration_us for k in members]
         first = members[0]
+        alike = len({(k.flops, k.bytes) for k in members}) == 1
+        share, peak, assisted = _share_at_the_median(members) if alike else (None, None, False)
         found.append(
             Group(
                 name=first.name,
@@ -115,6 +117,10 @@ def groups(kernels: list[Kernel]) -> list[Group]:
                 median_us=_us(median(durations)),
                 min_us=min(durations),
                 bound=_bound_of_most_time(members),
+                calls_per_step=sum(k.step is not None for k in members) / steps,
+                of_peak=share,
+                peak=peak,
+                cache_assisted=assisted,
             )
         )
     return sorted(found, key=lambda g: (-g.total_us, g.name))
@@ -137,7 +143,7 @@ def gemms(context: Context, kernels: list[Kernel], costs: KernelCosts) -> list[G
         decoded = best.decoded
         middle = _us(median(k.duration_us for k in members))
         flops = best.flops
-        of_peak = None if best.of_peak is None else best.of_peak * best.duration_us / middle
+        of_peak, peak, _ = _share_at_the_median(members)
         table.append(
             Gemm(
                 m=shape.m if shape else None,
@@ -156,7 +162,7 @@ def gemms(context: Context, kernels: list[Kernel], costs: KernelCosts) -> list[G
                 flops=flops,
                 tflops=flops / middle / 1e6 if flops else None,
                 of_peak=of_peak,
-                peak=best.peak,
+                peak=peak,
             )
         )
     return sorted(table, key=lambda g: (-g.calls * g.median_us, g.kernel))
@@ -169,8 +175,7 @@ def elementwise(kernels: list[Kernel]) -> list[Elementwise]:
     for members in _grouped(movers, lambda k: (k.name, k.op, k.bytes)).values():
         best = min(members, key=lambda k: k.duration_us)
         middle = _us(median(k.duration_us for k in members))
-        share = None if best.of_peak is None else best.of_peak * best.duration_us / middle
-        typical = min(members, key=lambda k: abs(k.duration_us - middle))
+        share, peak, assisted = _share_at_the_median(members)
         table.append(
             Elementwise(
                 kernel=best.name,
@@ -183,9 +188,9 @@ def elementwise(kernels: list[Kernel]) -> list[Elementwise]:
                 min_us=best.duration_us,
                 bytes=best.bytes,
                 gbps=best.bytes / middle / 1e3 if best.bytes else None,
-                of_peak=None if typical.cache_assisted else share,
-                peak=best.peak,
-                cache_assisted=typical.cache_assisted,
+                of_peak=share,
+                peak=peak,
+                cache_assisted=assisted,
             )
         )
     return sorted(table, key=lambda e: (-e.calls * e.median_us, e.kernel, e.bytes or 0))
@@ -220,6 +225,13 @@ def _grouped(kernels: list[Kernel], key: Any) -> dict[Any, list[Kernel]]:
     for kernel in kernels:
         table.setdefault(key(kernel), []).append(kernel)
     return table
+
+
+def _share_at_the_median(members: list[Kernel]) -> tuple[float | None, str | None, bool]:
+    """Share of peak, the peak's name, and whether caches helped, of the call whose duration is the median."""
+    middle = median_low(sorted(k.duration_us for k in members))
+    typical = next(k for k in members if k.duration_us == middle)
+    return typical.of_peak, typical.peak, typical.cache_assisted
 
 
 def _bound_of_most_time(members: list[Kernel]) -> KernelBound:

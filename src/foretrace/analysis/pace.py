@@ -18,12 +18,16 @@ __all__ = ["NEEDED_CHECKS", "Pace", "pace_of"]
 
 # Checks of a trace's health whose failure makes busy and idle times meaningless.
 NEEDED_CHECKS = (
-    "gpu_rows_missing",
-    "implausible_timestamps",
-    "graph_underrecorded",
-    "merged_ranks",
+    "empty",
+    "gpu_rows",
+    "zero_timestamps",
+    "duration_unit",
+    "row_longer_than_trace",
+    "merged_recordings",
     "launches_without_kernels",
-    "overlapping_slices",
+    "graph_replays",
+    "stream_overlap",
+    "profiler_log",
 )
 
 

@@ -106,10 +106,8 @@ def _phases(context: Context, rows: Int64) -> list[PhaseTime] | None:
     phase = context.attribution.phase
     found: dict[str, list[int]] = {}
     for row in rows.tolist():
-        name = phase.get(row)
-        if name is not None:
-            found.setdefault(name, []).append(row)
-    if not found:
+        found.setdefault(phase.get(row, "other"), []).append(row)
+    if not found or set(found) == {"other"}:
         return None
     return [
         PhaseTime(
@@ -117,7 +115,7 @@ def _phases(context: Context, rows: Int64) -> list[PhaseTime] | None:
             gpu_us=intervals.union_ns(trace.start[found[name]], trace.end[found[name]]) / 1000,
             kernels=int((trace.kind[found[name]] == RowKind.KERNEL).sum()),
         )
-        for name in ("forward", "backward", "optimizer")
+        for name in ("forward", "backward", "optimizer", "other")
         if name in found
     ]
 

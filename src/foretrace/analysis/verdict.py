@@ -6,6 +6,7 @@ from statistics import median
 
 from foretrace.analysis.context import Context
 from foretrace.analysis.health import trusted
+from foretrace.analysis.pace import NEEDED_CHECKS
 from foretrace.knowledge.limits import (
     DOMINANT_SHARE,
     GPU_BOUND_SHARE,
@@ -18,16 +19,6 @@ from foretrace.model.report import Bound, Health, Kernel, Step, Timing, Verdict
 
 __all__ = ["verdict"]
 
-# Checks whose failure makes busy shares meaningless.
-_NEEDED = (
-    "gpu_rows_missing",
-    "implausible_timestamps",
-    "graph_underrecorded",
-    "merged_ranks",
-    "launches_without_kernels",
-    "overlapping_slices",
-)
-
 
 def verdict(
     context: Context,
@@ -39,11 +30,9 @@ def verdict(
 ) -> Verdict:
     """Overhead-, compute- or memory-bound, mixed, or unknown with what is missing."""
     if not context.has_gpu:
-        return Verdict(
-            bound="unknown", because=["the trace holds no GPU work, so nothing can be said of a GPU"]
-        )
-    bad = [h.detail for h in health if h.state == "bad"]
-    if not trusted(health, *_NEEDED):
+        return Verdict(bound="unknown", because=["the trace holds no GPU work, so nothing can be said of a GPU"])
+    bad = [h.detail for h in health if h.state == "bad" and h.check in NEEDED_CHECKS]
+    if not trusted(health, *NEEDED_CHECKS):
         return Verdict(bound="unknown", because=["the trace cannot be trusted: " + reason for reason in bad])
     timed = [s for s in steps if s.gpu_busy_us and s.period_us > 0]
     if not timed:
@@ -60,9 +49,7 @@ def verdict(
             f"the profiled step takes {_us(period)})"
         )
         if real < OVERHEAD_SHARE:
-            return Verdict(
-                bound="overhead", because=[said, "the GPU waits for the CPU even without the profiler"]
-            )
+            return Verdict(bound="overhead", because=[said, "the GPU waits for the CPU even without the profiler"])
         if real < GPU_BOUND_SHARE:
             return Verdict(
                 bound="mixed",
@@ -70,7 +57,10 @@ def verdict(
             )
         return Verdict(bound=nature, because=[said, nature_reason])
 
-    said = f"GPU busy {share:.0%} of the profiled time; the median step takes {_us(period)} and launches {_us(busy)} of GPU work"
+    said = (
+        f"GPU busy {share:.0%} of the profiled time; the median step takes {_us(period)} "
+        f"and launches {_us(busy)} of GPU work"
+    )
     if share >= GPU_BOUND_SHARE:
         return Verdict(bound=nature, because=[said, nature_reason])
     inflation = PROFILING_INFLATION_STACKS if stacks else PROFILING_INFLATION
@@ -121,7 +111,9 @@ def _nature(kernels: list[Kernel]) -> tuple[Bound, str]:
         )
         if shares.get(name, 0.0) >= 0.005
     ]
-    of = "of the kernel time" if total == everything else f"of the kernel time without communication ({_us(total)} in all)"
+    of = "of the kernel time"
+    if total != everything:
+        of += f" without communication ({_us(total)} in all)"
     reason = f"{of}, " + ", ".join(parts)
     if 1.0 - unknown < KNOWN_BOUND_SHARE:
         return "unknown", reason + " (too much is unknown for a roofline verdict)"

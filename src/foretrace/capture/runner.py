@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -131,6 +132,8 @@ def record_variant(
         active=request.plan.active,
         warm_calls=request.warm_calls,
     )
+    if variant == "compile-reduce-overhead" and request.device.startswith("cuda"):
+        _keep_cupti(torch.version.cuda)
     graphs_before = graphs_compiled()
     if request.warm_calls > 0:
         if variant != "eager":
@@ -159,6 +162,17 @@ def record_variant(
             f"the workload ran on the GPU and {outcome.path} holds no kernel; `foretrace doctor` finds out why"
         )
     return outcome
+
+
+def _keep_cupti(cuda: str | None) -> None:
+    """Before CUDA 12.6, replaying a graph after CUPTI was torn down and set up again crashes the process.
+
+    torch.profiler takes this precaution itself only where graphs are switched on globally, not for one
+    ``mode=`` (torch/profiler/profiler.py, start_trace).
+    """
+    if cuda is not None and tuple(int(part) for part in cuda.split(".")[:2]) < (12, 6):
+        os.environ.setdefault("DISABLE_CUPTI_LAZY_REINIT", "1")
+        os.environ.setdefault("TEARDOWN_CUPTI", "0")
 
 
 def _first_call(step: Callable[[], Any], request: Request, variant: str) -> float:

@@ -110,7 +110,7 @@ class TorchSession:
         self.cautions: list[str] = []
         options: dict[str, Any] = {}
         if settings.all_threads:
-            # From torch 2.7 on or so; tried rather than looked up, since the class is private.
+            # Not in torch 2.4, in torch 2.13; tried rather than looked up, since the class is private.
             try:
                 options["experimental_config"] = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
             except (AttributeError, TypeError):

@@ -46,7 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ForetraceError as error:
         if debug:
             raise
-        print(f"foretrace: {error}", file=sys.stderr)
+        from foretrace.report.text import clean
+
+        # A message may quote a file's content, and a terminal obeys escape sequences.
+        print(f"foretrace: {clean(str(error))}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         # The reader of our output (`| head`) went away: not an error, but Python would report one at exit.

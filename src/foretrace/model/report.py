@@ -104,7 +104,7 @@ class IdleCause(msgspec.Struct, kw_only=True):
 class PhaseTime(msgspec.Struct, kw_only=True):
     """GPU work one phase of a step launched."""
 
-    phase: str  # forward | backward | optimizer
+    phase: str  # forward | backward | optimizer | other (launched between or after them)
     gpu_us: float
     kernels: int
 

@@ -95,7 +95,7 @@ class Unprofiled(msgspec.Struct, kw_only=True):
     median_us: float
     iqr_us: float | None
     runs: int
-    method: str  # "cuda_events" | "perf_counter"; docs/concepts/timing.md says what each includes
+    method: str  # "cuda_events" (GPU time from event to event) | "perf_counter" (host time)
     samples_us: list[float] = []
     warmup: int = 0
 

@@ -32,8 +32,7 @@ def finding_lines(report: Report, width: int, most: int | None) -> list[Line]:
     lines: list[Line] = []
     for position, (finding, saving) in enumerate(zip(shown, savings, strict=True), 1):
         room = width - 2 - number_width - 3 - saving_width - gap
-        times = _times(finding)
-        title = cut(finding.title, room - width_of(times)) + times
+        title = cut(finding.title, room)
         padding = " " * (room - width_of(title) + gap + saving_width - width_of(saving)) if saving else ""
         style = "dim" if finding.severity == "info" else ""
         lines.append(
@@ -47,10 +46,6 @@ def finding_lines(report: Report, width: int, most: int | None) -> list[Line]:
             )
         )
     return lines
-
-
-def _times(finding: Finding) -> str:
-    return f" (×{finding.count})" if finding.count > 1 else ""
 
 
 def findings(report: Report, view: View) -> list[Line]:
@@ -77,7 +72,7 @@ def _whole(position: int, finding: Finding, remedy: str | None, names: Mapping[s
     lead = f"{position:>2} "
     saving = f"  saves {saving_words(finding)} a step" if finding.saving_us is not None else ""
     room = max(20, view.width - 7 - width_of(saving))
-    head = wrap(finding.title + _times(finding), room)
+    head = wrap(finding.title, room)
     lines = [line("  ", lead, _MARKS[finding.severity], " ", Span(head[0], "head"), Span(saving, "saving"))]
     lines += [line(" " * 7, Span(piece, "head")) for piece in head[1:]]
     lines += paragraph(finding.explanation, view.width, indent=7)
@@ -93,5 +88,5 @@ def _whole(position: int, finding: Finding, remedy: str | None, names: Mapping[s
     left = len(finding.evidence) - len(finding.evidence[:most])
     if left:
         lines.append(line(" " * 7, Span(f"• and {count(left, 'more event')} of the trace", "dim")))
-    lines.append(line(" " * 7, Span(f"rule {finding.rule}", "dim")))
+    lines.append(line(" " * 7, Span(f"rule {finding.rule}, {count(finding.count, 'time')} in this trace", "dim")))
     return lines

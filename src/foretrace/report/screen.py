@@ -38,9 +38,9 @@ def first_screen(report: Report, view: View) -> list[Line]:
     for_rows = max(2 * LEAST_ROWS, free - 8)
     findings = min(len(report.findings), max(LEAST_ROWS, for_rows // 2))
     rows = max(LEAST_ROWS, for_rows - findings)
-    content = [*top, [], *_work(report, view, view.top or rows)]
+    content = [*top, [], *_work(report, view, rows)]
     findings = max(findings, for_rows - min(rows, len(report.groups or report.operators)))
-    content += [[], *_findings(report, view, view.top or findings)]
+    content += [[], *_findings(report, view, findings)]
     return content + bottom
 
 
@@ -70,8 +70,16 @@ def _steps(report: Report, view: View) -> list[Line]:
     return lines
 
 
+def _limit(there: int, rows: int, view: View) -> int | None:
+    """Rows to show of a table: what ``--top`` says, else what the screen holds."""
+    if view.top is not None or view.everything:
+        return view.top
+    # The line that says "1 more" would take the place of the row itself.
+    return there if there == rows + 1 else rows
+
+
 def _work(report: Report, view: View, rows: int) -> list[Line]:
-    limit = None if view.everything and view.top is None else rows
+    limit = _limit(len(report.groups or report.operators), rows, view)
     if report.groups:
         lines: list[Line] = [[Span("KERNELS", "section"), Span("  most time first", "dim")]]
         lines += work.group_table(report.groups[:limit], view.width)
@@ -87,7 +95,7 @@ def _work(report: Report, view: View, rows: int) -> list[Line]:
 def _findings(report: Report, view: View, rows: int) -> list[Line]:
     if not report.findings:
         return [[Span("FINDINGS", "section"), Span("  none of the rules found anything", "dim")]]
-    limit = None if view.everything and view.top is None else rows
+    limit = _limit(len(report.findings), rows, view)
     head: Line = [Span("FINDINGS", "section"), Span("  times are what a step would save", "dim")]
     if all(finding.saving_us is None for finding in report.findings):
         head = [Span("FINDINGS", "section")]

@@ -286,7 +286,7 @@ def _requote(text: bytes, made: Counter[str]) -> bytes:
         inner = text[at + 1 : end]
         escaped = _BARE_QUOTE.sub(rb'\1\\"', inner)
         changed |= escaped != inner
-        if _odd_backslashes(inner):
+        if _odd_backslashes(inner, len(inner)):
             escaped += b"\\"
             made[ESCAPES] += 1
         out.append(b'"' + escaped + b'"')
@@ -297,8 +297,12 @@ def _requote(text: bytes, made: Counter[str]) -> bytes:
     return b"".join(out)
 
 
-def _odd_backslashes(text: bytes) -> bool:
-    return (len(text) - len(text.rstrip(b"\\"))) % 2 == 1
+def _odd_backslashes(text: bytes, end: int) -> bool:
+    """Whether an odd number of backslashes stands right before ``end``."""
+    at = end
+    while at and text[at - 1] == 0x5C:
+        at -= 1
+    return (end - at) % 2 == 1
 
 
 def _closing_quote(text: bytes, at: int, is_key: bool, in_list: bool) -> int:
@@ -308,7 +312,7 @@ def _closing_quote(text: bytes, at: int, is_key: bool, in_list: bool) -> int:
             return -1
         fits = _AFTER_KEY if is_key else _AFTER_ELEMENT if in_list else _AFTER_VALUE
         # A backslash before the quote of a last Windows path part escapes nothing if the next key follows.
-        if fits.match(text, at + 1) and (fits is _AFTER_VALUE or not _odd_backslashes(text[:at])):
+        if fits.match(text, at + 1) and (fits is _AFTER_VALUE or not _odd_backslashes(text, at)):
             return at
         at += 1
 

@@ -24,6 +24,7 @@ __all__ = ["decode_damaged"]
 
 _CHUNK = 1 << 20
 _BLANK = b" \t\r\n\0"
+_BLANKS = re.compile(rb"[ \t\r\n\0]*")
 _BETWEEN = _BLANK + b","
 _ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -152,9 +153,8 @@ class _Reading:
         raise refuse_json(document, self.path)
 
     def _skip_blank(self, at: int) -> int:
-        while self.text[at : at + 1] and self.text[at] in _BLANK:
-            at += 1
-        return at
+        found = _BLANKS.match(self.text, at)
+        return found.end() if found else at
 
     def _list(self, at: int, *, listed: bool = True) -> int:
         """Read events from ``at`` to the end of their list; returns where the next document begins.
@@ -318,8 +318,13 @@ class _Reading:
 
     def _tail(self, at: int) -> int:
         """Top-level keys behind the list of events; returns where the next document begins."""
-        rest = b"{" + self.text[at:].strip(_BETWEEN)
-        end = object_end(rest)
+        at = self._skip_blank(at + (self.text[at : at + 1] == b","))
+        # The keys are few and short; looking at all the rest at once would cost a copy for each of many documents.
+        size, end, rest = 1 << 16, -1, b""
+        while end < 0 and len(rest) <= len(self.text) - at:
+            rest = b"{" + self.text[at : at + size]
+            end = object_end(rest)
+            size *= 16
         whole = rest if end < 0 else rest[:end]
         read = self._metadata(whole.rstrip(_BETWEEN).removesuffix(b"}"))
         if end < 0:
@@ -327,8 +332,7 @@ class _Reading:
             return len(self.text)
         if not read:
             self.notes.append("the metadata behind the events could not be read")
-        skipped = len(self.text) - at - len(self.text[at:].lstrip(_BETWEEN))
-        return self._skip_blank(at + skipped + end - 1)
+        return self._skip_blank(at + end - 1)
 
     def _metadata(self, head: bytes) -> bool:
         """Read ``{"key": value, …`` (without its closing brace) into ``meta``, key by key where it is damaged."""

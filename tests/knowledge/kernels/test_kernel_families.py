@@ -64,7 +64,7 @@ CASES: list[tuple[str, str, str, dict[str, Any]]] = [
         {"layout": "TN", "dtype": "fp32"},
     ),
     (
-        "void cublasLt::splitKreduce_kernel<32, 16, int, float, float, float, float, true>(cublasLt::cublasSplitKParams<float>)",
+        "void cublasLt::splitKreduce_kernel<32, 16, int, float, float, float>(cublasLt::cublasSplitKParams<float>)",
         "gemm",
         "cublas",
         {"role": "split-K reduction", "splitk": True},
@@ -193,14 +193,14 @@ CASES: list[tuple[str, str, str, dict[str, Any]]] = [
     ),
     (
         "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::"
-        "FusedOptimizerTensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4>, float>(x)",
+        "FusedOptimizerTensorListMetadata<4>, at::native::(anonymous namespace)::FusedAdamMathFunctor<float, 4>>(x)",
         "optimizer",
         "aten",
         {"functor": "adam"},
     ),
     (
         "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::"
-        "TensorListMetadata<2>, at::native::(anonymous namespace)::UnaryOpFunctor<float, 2, 1, 1>, at::native::Sqrt<float> >(x)",
+        "TensorListMetadata<2>, at::native::(anonymous namespace)::UnaryOpFunctor<float>, at::native::Sqrt<float> >(x)",
         "elementwise",
         "aten",
         {"functor": "sqrt"},
@@ -230,7 +230,7 @@ CASES: list[tuple[str, str, str, dict[str, Any]]] = [
     ("_layer_norm_fwd_fused_0d1d2de", "normalization", "triton", {}),
     (
         "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 4, false, false, cutlass::bfloat16_t, "
-        "Flash_kernel_traits<128, 128, 64, 4, cutlass::bfloat16_t> >, false, true, false, false, true, true, false, false>(x)",
+        "Flash_kernel_traits<128, 128, 64, 4, cutlass::bfloat16_t> >, false, true, false, false, true>(x)",
         "attention",
         "flash_attention",
         {"head_dim": 128, "tile": "128x64", "dtype": "bf16", "causal": True, "direction": "forward"},
@@ -373,4 +373,7 @@ def test_describe_says_it_in_words() -> None:
 
 def test_short_names_fit_a_narrow_column() -> None:
     assert decode("triton_poi_fused__unsafe_view_gelu_mul_0").short_name == "triton_poi gelu·mul"
-    assert len(decode("triton_poi_fused_add_cos_div_exp_log_mul_neg_pow_rsqrt_sigmoid_sin_sqrt_sub_tanh_0").short_name) == 48
+    assert (
+        len(decode("triton_poi_fused_add_cos_div_exp_log_mul_neg_pow_rsqrt_sigmoid_sin_sqrt_sub_tanh_0").short_name)
+        == 48
+    )

@@ -14,117 +14,39 @@ DATA = Path(__file__).parents[2] / "data"
 # Operators that do one kind of work. Where a library surrounds that work with kernels of another kind, the kinds it may
 # show are listed: a convolution may lower to a plain GEMM and moves its operands between memory formats; a GEMM library
 # copies an operand it cannot read in place.
-OPERATOR_KINDS: dict[str, set[str]] = {
-    **dict.fromkeys(
-        ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv_", "_scaled_mm", "_int_mm", "_addmm_activation", "dot"),
-        {"gemm", "copy"},
-    ),
-    **dict.fromkeys(
-        (
-            "cudnn_convolution",
-            "cudnn_convolution_transpose",
-            "cudnn_convolution_backward_input",
-            "cudnn_convolution_backward_weight",
-            "convolution_backward",
-            "miopen_convolution",
-            "_slow_conv2d_forward",
-        ),
+JUDGED: list[tuple[str, set[str]]] = [
+    ("mm addmm bmm baddbmm mv addmv_ dot _scaled_mm _int_mm _addmm_activation", {"gemm", "copy"}),
+    (
+        "cudnn_convolution cudnn_convolution_transpose cudnn_convolution_backward_input miopen_convolution "
+        "cudnn_convolution_backward_weight convolution_backward _slow_conv2d_forward",
         {"convolution", "gemm", "copy"},
     ),
-    **dict.fromkeys(
-        (
-            "_flash_attention_forward",
-            "_flash_attention_backward",
-            "_efficient_attention_forward",
-            "_efficient_attention_backward",
-        ),
+    (
+        "_flash_attention_forward _flash_attention_backward _efficient_attention_forward _efficient_attention_backward",
         {"attention"},
     ),
-    **dict.fromkeys(
-        (
-            "native_layer_norm",
-            "native_layer_norm_backward",
-            "native_group_norm",
-            "native_group_norm_backward",
-            "native_batch_norm",
-            "native_batch_norm_backward",
-            "cudnn_batch_norm",
-            "cudnn_batch_norm_backward",
-            "miopen_batch_norm",
-        ),
+    (
+        "native_layer_norm native_layer_norm_backward native_group_norm native_group_norm_backward native_batch_norm "
+        "native_batch_norm_backward cudnn_batch_norm cudnn_batch_norm_backward miopen_batch_norm",
         {"normalization"},
     ),
-    **dict.fromkeys(("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"), {"softmax"}),
-    **dict.fromkeys(
-        (
-            "sum",
-            "mean",
-            "max",
-            "min",
-            "amax",
-            "amin",
-            "argmax",
-            "argmin",
-            "any",
-            "all",
-            "prod",
-            "var",
-            "std",
-            "cumsum",
-            "max_pool2d_with_indices",
-            "max_pool2d_with_indices_backward",
-            "avg_pool2d",
-            "linalg_vector_norm",
-        ),
+    ("_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data", {"softmax"}),
+    (
+        "sum mean max min amax amin argmax argmin any all prod var std cumsum max_pool2d_with_indices "
+        "max_pool2d_with_indices_backward avg_pool2d linalg_vector_norm",
         {"reduction"},
     ),
-    **dict.fromkeys(("copy_", "cat", "_foreach_copy_", "clone", "index"), {"copy"}),
-    **dict.fromkeys(("topk", "kthvalue"), {"sort"}),
-    **dict.fromkeys(("record_param_comms",), {"communication"}),
-    **dict.fromkeys(("_fused_adam_", "_fused_adamw_", "_fused_sgd_"), {"optimizer"}),
-    **dict.fromkeys(
-        (
-            "add",
-            "add_",
-            "sub",
-            "mul",
-            "mul_",
-            "div",
-            "exp",
-            "log",
-            "sqrt",
-            "rsqrt",
-            "sigmoid",
-            "tanh",
-            "gelu",
-            "silu",
-            "elu",
-            "relu",
-            "clamp",
-            "clamp_min",
-            "clamp_min_",
-            "pow",
-            "cos",
-            "sin",
-            "neg",
-            "eq",
-            "where",
-            "masked_fill_",
-            "fill_",
-            "arange",
-            "mse_loss",
-            "mse_loss_backward",
-            "threshold_backward",
-            "normal_",
-            "bitwise_not",
-            "_foreach_add_",
-            "upsample_nearest1d",
-            "digamma",
-            "lcm",
-        ),
+    ("copy_ cat _foreach_copy_ clone index", {"copy"}),
+    ("topk kthvalue", {"sort"}),
+    ("_fused_adam_ _fused_adamw_ _fused_sgd_", {"optimizer"}),
+    (
+        "add add_ sub mul mul_ div exp log sqrt rsqrt sigmoid tanh gelu silu elu relu clamp clamp_min clamp_min_ pow "
+        "cos sin neg eq where masked_fill_ fill_ arange mse_loss mse_loss_backward threshold_backward normal_ "
+        "bitwise_not _foreach_add_ upsample_nearest1d digamma lcm",
         {"elementwise"},
     ),
-}
+]
+OPERATOR_KINDS = {operator: kinds for operators, kinds in JUDGED for operator in operators.split()}
 LIBRARY_KINDS = {
     "aiter::rmsnorm": {"normalization"},
     "aiter::add_rmsnorm": {"normalization"},

@@ -110,7 +110,7 @@ class Facts:
         trace = self.context.trace
         return [
             Evidence(event=int(trace.event[r]), name=trace.name(r), start_us=trace.start_us(r))
-            for r in list(rows)[:_SHOWN_EVIDENCE]
+            for r in list(dict.fromkeys(rows))[:_SHOWN_EVIDENCE]
         ]
 
     def source(self, row: int) -> str | None:

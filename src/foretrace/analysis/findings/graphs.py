@@ -31,7 +31,9 @@ def find(facts: Facts) -> Iterable[Finding]:
     total = int(trace.duration[facts.context.gpu_rows].sum())
     share = int(trace.duration[replayed].sum()) / total if total else 0.0
     each = f"{counts[0]}" if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)}"
-    copies = f" and {more[0]} copies or memsets" if len(set(more)) == 1 and more[0] else ""
+    copies = ""
+    if len(set(more)) == 1 and more[0]:
+        copies = f" and {more[0]} " + ("memset or copy" if more[0] == 1 else "memsets or copies")
     yield facts.finding(
         "cuda_graph",
         launches.tolist(),

@@ -15,6 +15,7 @@ __all__ = ["find"]
 
 _IN_GRAPH = "a CUDA graph"
 _NAMED = 2
+_LONGEST_NAME = 40
 
 
 def find(facts: Facts) -> Iterable[Finding]:
@@ -45,7 +46,7 @@ def find(facts: Facts) -> Iterable[Finding]:
         return
     common = sizes.most_common(1)
     size = f" of {megabytes(common[0][0])}" if len(sizes) == 1 and common else ""
-    listed = ", ".join(name for name, _ in owners.most_common(_NAMED))
+    listed = ", ".join(shorten(name) for name, _ in owners.most_common(_NAMED))
     number, each = facts.tally(len(rows))
     yield facts.finding(
         "library_memsets",
@@ -55,3 +56,8 @@ def find(facts: Facts) -> Iterable[Finding]:
         time=facts.spent(int(trace.duration[rows].sum()) / 1000, each),
         origin=MEMSET_ORIGIN["graph" if set(owners) == {_IN_GRAPH} else "operator"],
     )
+
+
+def shorten(name: str) -> str:
+    """A name short enough for a title."""
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"

@@ -34,14 +34,15 @@ def find(facts: Facts) -> Iterable[Finding]:
         time_us = sum(facts.kernel_at[row].duration_us for row in rows)
         if time_us < WORTH_SHARE * facts.kernel_us:
             continue
-        saving = facts.per_step(sum(_saving(facts, row, sheet, faster) for row in rows))
-        if not facts.worth(saving * len(facts.steps)):
+        sized = [row for row in rows if facts.kernel_at[row].bytes is not None]
+        saving = sum(_saving(facts, row, sheet, faster) for row in sized)
+        if sized and not facts.worth(saving):
             continue
         number, each = facts.tally(len(rows))
         yield facts.finding(
             "fp32_gemm",
             sorted(rows, key=lambda row: -facts.kernel_at[row].duration_us),
-            saving_us=saving if faster == _SAME_TENSORS else None,
+            saving_us=facts.per_step(saving) if sized and faster == _SAME_TENSORS else None,
             source_row=facts.anchor(max(rows, key=lambda row: facts.kernel_at[row].duration_us)),
             number=number,
             each=each,
@@ -55,7 +56,10 @@ def find(facts: Facts) -> Iterable[Finding]:
             "keep FP32 tensors and multiply in TF32; BF16 autocast goes further."
             if faster == _SAME_TENSORS
             else "autocast runs the products in 16 bits.",
-            saving=facts.spent(saving * len(facts.steps)),
+            saving="Scaled by the two rates, and never below the time their bytes take, they would save at most "
+            f"{facts.spent(saving)}."
+            if sized
+            else "What that would save is unknown: without shapes their bytes, which bound it, are not known.",
         )
 
 

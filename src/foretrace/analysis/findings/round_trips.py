@@ -12,6 +12,8 @@ from foretrace.model.report import Finding
 
 __all__ = ["Chain", "build", "find", "label", "measure", "title_of"]
 
+_NAMED_PARTS = 3
+
 
 @dataclass(frozen=True)
 class Chain:
@@ -97,8 +99,14 @@ def title_of(names: Sequence[str]) -> str:
 
 
 def label(work: Work) -> str:
-    """The operator's name; copies among pointwise works are casts."""
-    return "cast" if work.name.rstrip("_") == "copy" else work.name
+    """The operator's name; copies among pointwise works are casts, generated kernels are what they fuse."""
+    if work.name.rstrip("_") == "copy":
+        return "cast"
+    decoded = work.kernel.decoded if work.kernel is not None else {}
+    parts = [str(op) for op in decoded.get("ops") or [] if op not in (decoded.get("view_ops") or [])]
+    if work.kernel is not None and work.kernel.kind == "fused" and len(parts) > 1:
+        return f"fused {'·'.join(parts)}" if len(parts) <= _NAMED_PARTS else f"fused {parts[0]}·…·{parts[-1]}"
+    return work.name
 
 
 def _saving(members: Sequence[Chain]) -> float:

@@ -10,4 +10,7 @@ from foretrace.knowledge.kernels._base import KINDS, Decoded
 from foretrace.knowledge.kernels._decode import decode
 from foretrace.knowledge.kernels._describe import describe
 
-__all__ = ["KINDS", "Decoded", "decode", "describe"]
+__all__ = ["GENERATED", "KINDS", "Decoded", "decode", "describe"]
+
+# Families whose kernels a compiler generates from operators it names.
+GENERATED = frozenset({"inductor", "triton"})

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ._base import dtype_of, instruction_shape
+from ._base import dtype_of, instruction_shape, word_set
 
 __all__ = ["ARCHITECTURES", "CORE", "read_core", "read_tokens"]
 
-ARCHITECTURES = frozenset("maxwell pascal volta turing ampere ada hopper blackwell kepler".split())
+ARCHITECTURES = word_set("maxwell pascal volta turing ampere ada hopper blackwell kepler")
 
 # The middle of a name: accumulator letter(s), matrix instruction, operation; `s16816gemm`, `scudnn`, `d884gemm`.
 CORE = re.compile(

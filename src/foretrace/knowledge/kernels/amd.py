@@ -1,12 +1,13 @@
 """AMD's libraries: Tensile (rocBLAS, hipBLASLt), MIOpen and Composable Kernel.
 
-Tensile, ``Cijk_Ailk_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT64x16x128_MI16x16x1_…``: the index order of A and B gives the
-layout (``Ailk``: i first, not transposed; ``Alik``: transposed; ``Bljk``: not transposed; ``Bjlk``: transposed), the letters
-after it the types, ``MT`` the tile of i, j and the k-tile, ``MI`` the matrix instruction. In C[i, j] the index i is the one
-that is contiguous in memory, hence torch's n. Source: Tensile's ``KernelWriterNaming`` and parameter documentation.
+Tensile, ``Cijk_Ailk_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT64x16x128_MI16x16x1_…``: the index order of A and B gives
+the layout (``Ailk``: i first, not transposed; ``Alik``: transposed; ``Bljk``: not transposed; ``Bjlk``: transposed),
+the letters after it the types, ``MT`` the tile of i, j and the k-tile, ``MI`` the matrix instruction. In C[i, j] the
+index i is the one that is contiguous in memory, hence torch's n. Source: Tensile's ``KernelWriterNaming`` and
+parameter documentation.
 
-MIOpen's ``igemm_{fwd,bwd,wrw}_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32_…``: direction, generation, memory format, type, block
-tile. Source: MIOpen's dynamic implicit GEMM kernel naming (ROCm MIOpen repository).
+MIOpen's ``igemm_{fwd,bwd,wrw}_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32_…``: direction, generation, memory format, type,
+block tile. Source: MIOpen's dynamic implicit GEMM kernel naming (ROCm MIOpen repository).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _DIRECTIONS = {
 }
 _TRANSPOSE = re.compile(r"(?:batched_)?transpose_(?!conv)\w+")
 _MIOPEN = re.compile(
-    r"(?:MIOpen|miopen|naive_conv|SubTensorOp|Im2d2Col|Im3d2Col|Im2Col|Col2Im|Col2d2Im|mloPooling|mlo|gridwise_convolution"
+    r"(?:MIOpen|miopen|gfx9\w*_f\dx\d|naive_conv|SubTensorOp|Im2d2Col|Im3d2Col|Im2Col|Col2Im|Col2d2Im|mloPooling|mlo|gridwise_convolution"
     r"|gcnAsm|ConvFwd|ConvBwd|Op[1-5]d?Tensor|OpTensor|ScalarOp|ActivationFwd|ActivationBwd|Conv_Winograd|sp3AsmConv"
     r"|miopenSp3AsmConv|conv_|cast_tensor|transpose_|batched_transpose|igemm_|GridwiseBatch|BatchNorm|kernel_grouped_conv"
     r"|elementWiseRNN|LSTMFwd|LSTMBwd|Reduce_|winograd)"
@@ -214,7 +215,7 @@ def _miopen(parsed: CppName) -> Found | None:
         or "2col" in lowered
         or "col2" in lowered
         or "winograd" in lowered
-        or lowered.startswith("igemm")
+        or lowered.startswith(("gfx9", "igemm"))
     ):
         kind = "convolution"
     else:

@@ -1,7 +1,7 @@
 """The names of PyTorch's operators, in-place forms left out: the vocabulary of Inductor's kernel names.
 
-Listed from the operator schemas registered in PyTorch 2.13 (namespaces ``aten``, ``prims`` and ``inductor``), with a few
-names older versions used. A sorted list in one string, because it is read only when a name has to be split.
+Listed from the operator schemas registered in PyTorch 2.13 (namespaces ``aten``, ``prims`` and ``inductor``), with a
+few names older versions used. A sorted list in one string, because it is read only when a name has to be split.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from ._base import word_set
+
 __all__ = [
     "AMBIGUOUS",
     "COPIES",
@@ -127,17 +129,19 @@ SYNONYMS = {
 }
 COPIES = frozenset({"copy", "index", "index_put", "index_copy", "index_fill", "take", "put", "flip", "roll"})
 # Functors whose name is understood (the rest of FUNCTORS' values and the usual pointwise operators).
-KNOWN = frozenset(FUNCTORS.values()) | frozenset(
-    "gelu silu relu elu celu selu mish hardswish hardsigmoid hardtanh hardshrink softshrink softplus sigmoid tanh threshold"
-    " leaky_relu prelu glu log_sigmoid exp exp2 expm1 log log2 log10 log1p sqrt rsqrt pow sin cos tan asin acos atan sinh"
-    " cosh asinh acosh atanh atan2 abs neg sign sgn signbit floor ceil round trunc frac reciprocal clamp clamp_min clamp_max"
-    " where masked_fill masked_scatter lerp addcmul addcdiv fmod remainder copysign nextafter hypot gcd lcm erf erfc erfinv"
-    " erfcx lgamma digamma polygamma logit nan_to_num logical_and logical_or logical_not logical_xor bitwise_not fill arange"
-    " linspace logspace mse_loss smooth_l1_loss huber_loss bernoulli uniform normal random exponential cauchy geometric"
-    " log_normal dropout masked_scale logaddexp logaddexp2 xlogy xlog1py heaviside sinc i0 i0e i1 i1e ndtri log_ndtr zeta"
-    " isneginf isposinf isfinite isnan real imag conj angle polar complex ldexp frexp rad2deg deg2rad cross lshift rshift"
-    " maximum minimum fmax fmin compare eq ne lt gt le ge add sub mul div fill kaiser_window igamma igammac"
-    " trigamma airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 entr float_power true_divide div_true div_floor div_trunc".split()
+KNOWN = frozenset(FUNCTORS.values()) | word_set(
+    "gelu silu relu elu celu selu mish hardswish hardsigmoid hardtanh hardshrink softshrink softplus "
+    "sigmoid tanh threshold leaky_relu prelu glu log_sigmoid exp exp2 expm1 log log2 log10 log1p sqrt "
+    "rsqrt pow sin cos tan asin acos atan sinh cosh asinh acosh atanh atan2 abs neg sign sgn signbit "
+    "floor ceil round trunc frac reciprocal clamp clamp_min clamp_max where masked_fill masked_scatter "
+    "lerp addcmul addcdiv fmod remainder copysign nextafter hypot gcd lcm erf erfc erfinv erfcx lgamma "
+    "digamma polygamma logit nan_to_num logical_and logical_or logical_not logical_xor bitwise_not fill "
+    "arange linspace logspace mse_loss smooth_l1_loss huber_loss bernoulli uniform normal random "
+    "exponential cauchy geometric log_normal dropout masked_scale logaddexp logaddexp2 xlogy xlog1py "
+    "heaviside sinc i0 i0e i1 i1e ndtri log_ndtr zeta isneginf isposinf isfinite isnan real imag conj "
+    "angle polar complex ldexp frexp rad2deg deg2rad cross lshift rshift maximum minimum fmax fmin "
+    "compare eq ne lt gt le ge add sub mul div fill kaiser_window igamma igammac trigamma airy_ai "
+    "bessel_j0 bessel_j1 bessel_y0 bessel_y1 entr float_power true_divide div_true div_floor div_trunc"
 )
 
 # Kernels whose own name does not tell.

@@ -33,7 +33,7 @@ _WORDS = re.compile(
     r"BatchPrefill|BatchDecode|SinglePrefill|SingleDecode|PersistentVariableLength|MergeState|reduce_segments$|_bwd_dq_kernel|"
     r"_bwd_dkv|bwd_kernel_dk_dv|bwd_kernel_dq|_fwd_kernel_stage|_fwd_grouped_kernel_stage|xqa|kernel_mha|merge_attn_states|"
     r"dot_do_o|flash_fprop|flash_bprop|ring_attention|FMHA|fmhaKernel|_fwd_kernel_flash|flex_attention|"
-    r"_attn_fwd|_attn_bwd|attn_fwd|attn_bwd|compute_dot_do_o|convert_dq|fmha_reduce|decode_attention|qk_int_sv|qk_int8_sv"
+    r"^bwd_preprocess|^bwd_kernel_fuse|_attn_fwd|_attn_bwd|attn_fwd|attn_bwd|compute_dot_do_o|convert_dq|fmha_reduce|decode_attention|qk_int_sv|qk_int8_sv"
 )
 _BACKWARD = re.compile(r"bwd|[Bb]ackward|bprop|Bwd|dot_do_o|convert_dq|dkv|cutlassB")
 
@@ -57,7 +57,7 @@ def match(parsed: CppName) -> Found | None:
     if _FLASH.search(parsed.qualified[:80]) or "flash::" in head[:600]:
         return _flash(parsed, head)
     if "AttentionKernel<" in head or "AttentionBackwardKernel<" in head:
-        return _efficient_template(parsed, head)
+        return _efficient_template(head)
     return _named(parsed, head)
 
 
@@ -107,7 +107,7 @@ def _cudnn(base: str) -> Found:
             else:
                 decoded["warps"] = token
         elif token == "f16":
-            # Half-precision path; bf16 inputs launch kernels of this name too (seen on an H200), so it is no element type.
+            # bf16 inputs launch kernels of this name too (seen on an H200): it is no element type.
             decoded["precision_class"] = "16-bit"
         elif dtype := dtype_of(token):
             decoded["dtype"] = dtype
@@ -175,7 +175,7 @@ def _flash(parsed: CppName, head: str) -> Found:
     return Found("attention", family, short, decoded)
 
 
-def _efficient_template(parsed: CppName, head: str) -> Found:
+def _efficient_template(head: str) -> Found:
     backward = "AttentionBackwardKernel" in head
     decoded: dict[str, Any] = {"direction": "backward" if backward else "forward"}
     inside = head[head.find("Kernel<", head.find("Attention")) + 7 :]

@@ -1,8 +1,8 @@
 """Kernels that move data between GPUs, told by their family.
 
-NCCL and RCCL (``ncclDevKernel_AllReduce_Sum_bf16_RING_LL``; source: NCCL's ``device/generate.py``, whose names are collective,
-reduction, type, algorithm, protocol), DeepEP, NVSHMEM, multimem and symmetric-memory kernels of PyTorch, custom all-reduce
-of vLLM, SGLang, TensorRT-LLM, FlashInfer and aiter, Ascend's HCCL, Gloo's reduction kernels.
+NCCL and RCCL (``ncclDevKernel_AllReduce_Sum_bf16_RING_LL``; source: NCCL's ``device/generate.py``, whose names are
+collective, reduction, type, algorithm, protocol), DeepEP, NVSHMEM, multimem and symmetric-memory kernels of PyTorch,
+custom all-reduce of vLLM, SGLang, TensorRT-LLM, FlashInfer and aiter, Ascend's HCCL, Gloo's reduction kernels.
 """
 
 from __future__ import annotations

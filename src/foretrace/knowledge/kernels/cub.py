@@ -11,8 +11,8 @@ from .cpp import CppName
 __all__ = ["match"]
 
 _HEAD = re.compile(r"(?:\w+::)*?(cub|thrust|rocprim|hipcub|cuda_cub)(?:::|$)")
-# First match decides. A scan is counted as a reduction (each element is a running reduction); selecting, partitioning and
-# finding unique keys as sort, since they order elements by a predicate or key.
+# First match decides. A scan is counted as a reduction (each element is a running reduction); selecting, partitioning
+# and finding unique keys as sort, since they order elements by a predicate or key.
 _RULES = tuple(
     (re.compile(pattern), kind, what)
     for pattern, kind, what in (

@@ -1,9 +1,9 @@
 """cuBLAS's own GEMM and GEMV kernels up to Ampere, and the helpers it launches around a GEMM.
 
-``ampere_fp16_s16816gemm_fp16_128x256_ldg8_relu_f2f_stages_64x3_tn``: architecture the code was written for, input type,
-accumulator and instruction, output type, tile, flags, k-tile × stages, layout. The layout letters are cuBLAS's (its A and B
-are column-major, torch's second and first operand). How the tile lies along torch's m and n was not measured for these
-names, so ``tile_m`` and ``tile_n`` are left out.
+``ampere_fp16_s16816gemm_fp16_128x256_ldg8_relu_f2f_stages_64x3_tn``: architecture the code was written for, input
+type, accumulator and instruction, output type, tile, flags, k-tile × stages, layout. The layout letters are cuBLAS's
+(its A and B are column-major, torch's second and first operand). How the tile lies along torch's m and n was not
+measured for these names, so ``tile_m`` and ``tile_n`` are left out.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _legacy(text: str) -> Found | None:
 
 def _template(parsed: CppName) -> Found | None:
     base = parsed.base
-    mentions = "cublas" in parsed.text[:2000]
+    mentions = "cublas" in parsed.text[:2000] or base.startswith("sgemm_largek")
     if not mentions and not parsed.scope.startswith(_SCOPES):
         return None
     role: str | None

@@ -1,9 +1,9 @@
 """CUTLASS: the names its generator writes (2.x and 3.x), and kernels named by their C++ templates.
 
-Source of the field order: the CUTLASS library generator (``tools/library/scripts`` / ``python/cutlass_library`` of the
-CUTLASS repository). In the 2.x GEMM names of cuBLAS the first number of the tile runs along torch's n and the second along
-its m: measured on an H200 (60 of 60 launches in which the grid tells the two apart). For names in C++ templates, which any
-library may launch with any operand order, ``tile_m`` and ``tile_n`` are left out.
+Source of the field order: the CUTLASS library generator (``tools/library/scripts`` / ``python/cutlass_library`` of
+the CUTLASS repository). In the 2.x GEMM names of cuBLAS the first number of the tile runs along torch's n and the
+second along its m: measured on an H200 (60 of 60 launches in which the grid tells the two apart). For names in C++
+templates, which any library may launch with any operand order, ``tile_m`` and ``tile_n`` are left out.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _version2(word: str) -> Found:
         decoded["arch"] = f"sm{tokens.pop(0)}"
     before: list[str] = []
     core: re.Match[str] | None = None
-    for at, token in enumerate(tokens):
+    for at, token in enumerate(tokens):  # noqa: B007 - read after the loop
         core = CORE.match(token) if token != "cudnn" else None
         if core:
             break

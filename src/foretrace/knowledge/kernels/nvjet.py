@@ -3,11 +3,12 @@
 ``nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_bias_TNT``: element types, tile, k-tile × stages, cluster, flags, layout.
 
 How the fields were established: 1218 different names recorded on an H200 (torch 2.11, CUDA 13.0) against the shapes,
-strides and types of the GEMMs that launched them, grid sizes included. The first number of the tile runs along torch's
-n and the second along its m, whatever the layout letters (154 of 154 launches in which the grid tells the two apart);
-the first number of the cluster runs along n too. The first two layout letters are cuBLAS's transposition of its A and B
-(column-major, so its A is torch's second operand; 424 of 424). Letters of the element types are matched with the tensors:
-five letters are A, B, C, compute, D; three are operands, compute, D. The meaning of ``bz`` and of ``h``/``v`` is not known.
+strides and types of the GEMMs that launched them, grid sizes included. The first number of the tile runs along
+torch's n and the second along its m, whatever the layout letters (141 of 141 launches in which the grid tells the two
+apart); the first number of the cluster runs along n too. The first two layout letters are cuBLAS's transposition of
+its A and B (column-major, so its A is torch's second operand; 424 of 424). Letters of the element types are matched
+with the tensors: five letters are A, B, C, compute, D; three are operands, compute, D. The meaning of ``bz`` and of
+``h``/``v`` is not known.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Triton kernels: those Inductor generates (``torch.compile``) and hand-written ones with Triton's argument suffix.
 
-``triton_poi_fused__unsafe_view_gelu_mul_0``: a template (``poi`` pointwise, ``red`` reduction, ``per`` persistent reduction,
-``tem`` GEMM, convolution or attention template, ``for`` foreach), the operators fused, a counter. The operators are joined
-by ``_`` and have it in their own names, so they are split by a table of operator names: the split that leaves the least
-unread, then the one of the fewest operators. Source: ``torch/_inductor/codegen/triton.py`` and ``…/utils.py``
-(``get_fused_kernel_name``) of PyTorch 2.0 to 2.13.
+``triton_poi_fused__unsafe_view_gelu_mul_0``: a template (``poi`` pointwise, ``red`` reduction, ``per`` persistent
+reduction, ``tem`` GEMM, convolution or attention template, ``for`` foreach), the operators fused, a counter. The
+operators are joined by ``_`` and have it in their own names, so they are split by a table of operator names: the
+split that leaves the least unread, then the one of the fewest operators. Source:
+``torch/_inductor/codegen/triton.py`` and ``…/utils.py`` (``get_fused_kernel_name``) of PyTorch 2.0 to 2.13.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from . import aten_tables
-from ._base import Found
+from ._base import Found, word_set
 from .aten_ops import longest_operator, operator_names
 from .cpp import CppName
 from .words import kind_by_words
@@ -41,25 +41,26 @@ _KINDS = {
 }
 
 # Operators that only describe the memory anew, and those that leave nothing to do for a generated kernel.
-_VIEWS = frozenset(
-    "view _unsafe_view reshape _reshape_alias permute transpose t squeeze unsqueeze expand slice select as_strided alias detach"
-    " split split_with_sizes unbind chunk narrow diagonal unfold flatten unflatten view_as expand_as view_as_real"
-    " view_as_complex numpy_T mT mH matrix_H movedim moveaxis swapaxes swapdims squeeze_copy broadcast_to broadcast_in_dim"
-    " unsafe_split unsafe_chunk lift_fresh lift lift_fresh_copy empty empty_like empty_strided new_empty new_empty_strided"
-    " empty_permuted view_dtype _conj conj collapse_view split_dim view_of tensor_split hsplit vsplit dsplit ravel adjoint"
-    " real imag".split()
+_VIEWS = word_set(
+    "view _unsafe_view reshape _reshape_alias permute transpose t squeeze unsqueeze expand slice select "
+    "as_strided alias detach split split_with_sizes unbind chunk narrow diagonal unfold flatten unflatten "
+    "view_as expand_as view_as_real view_as_complex numpy_T mT mH matrix_H movedim moveaxis swapaxes "
+    "swapdims squeeze_copy broadcast_to broadcast_in_dim unsafe_split unsafe_chunk lift_fresh lift "
+    "lift_fresh_copy empty empty_like empty_strided new_empty new_empty_strided empty_permuted view_dtype "
+    "_conj conj collapse_view split_dim view_of tensor_split hsplit vsplit dsplit ravel adjoint real imag"
 )
-_COPIES = frozenset(
-    "clone _to_copy copy cat stack constant_pad_nd index index_put slice_scatter select_scatter gather scatter"
-    " contiguous flip roll repeat convert_element_type as_strided_scatter device_put copy_ _unsafe_index _unsafe_index_put"
-    " _unsafe_masked_index to repeat_interleave".split()
+_COPIES = word_set(
+    "clone _to_copy copy cat stack constant_pad_nd index index_put slice_scatter select_scatter gather "
+    "scatter contiguous flip roll repeat convert_element_type as_strided_scatter device_put copy_ "
+    "_unsafe_index _unsafe_index_put _unsafe_masked_index to repeat_interleave"
 )
 # Operators that run as kernels of their own: in a generated kernel's name they stand for the layout of their input.
-_EXTERN = frozenset(
-    "mm bmm _scaled_mm _int_mm _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention"
-    " _scaled_dot_product_cudnn_attention _scaled_dot_product_flash_attention_backward _flash_attention_forward"
-    " _scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention_backward"
-    " _efficient_attention_forward convolution_backward scaled_dot_product_attention _grouped_mm".split()
+_EXTERN = word_set(
+    "mm bmm _scaled_mm _int_mm _scaled_dot_product_flash_attention "
+    "_scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention "
+    "_scaled_dot_product_flash_attention_backward _flash_attention_forward "
+    "_scaled_dot_product_efficient_attention_backward _scaled_dot_product_cudnn_attention_backward "
+    "_efficient_attention_forward convolution_backward scaled_dot_product_attention _grouped_mm"
 )
 _NORMS = ("layer_norm", "group_norm", "batch_norm", "rms_norm", "instance_norm")
 _SOFTMAXES = ("softmax", "logsumexp")

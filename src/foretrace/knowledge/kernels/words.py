@@ -32,7 +32,7 @@ _RULES = (
         "communication",
         "allreduce allgather reducescatter alltoall a2a multimem nvshmem sendrecv crossdevicereduce symmmem"
         " lamportbarrier multigpubarrier deepep",
-        "nccl rccl hccl allreduce barrierall",
+        "barrierall",
     ),
     _rule(
         "optimizer",
@@ -42,9 +42,8 @@ _RULES = (
     ),
     _rule(
         "embedding",
-        "embedding embeddingbag boundscheckindices splitembedding lookuptable tbe linearizeindex "
-        "linearizecache lxucache",
-        "embed emb",
+        "embedding embeddingbag boundscheckindices splitembedding lookuptable linearizeindex linearizecache lxucache",
+        "embed emb tbe",
         "rotary rope position",
     ),
     _rule(
@@ -59,10 +58,10 @@ _RULES = (
     _rule(
         "gemm",
         "gemm gemv matmul marlin exllama hqq machete splitkreduce fusedmoekernel groupedmm batchedmm scaledmm "
-        "w4a16 w8a8 w8a16 w4a8 fp8mm nvfp4mm moemm dualmm qmatvec mulmatvec mulmatq mmvq woq wmma persistentmm"
-        " bmmchunk quantmatmul linearkernel linearw blockscaledmm gatedmlp fusedmlp",
+        "w4a16 w8a8 w8a16 w4a8 fp8mm nvfp4mm moemm dualmm qmatvec mulmatvec mulmatq mmvq wmma persistentmm"
+        " bmmchunk quantmatmul blockscaledmm gatedmlp fusedmlp",
         "mm bmm addmm mmq mmv ggemm gmm awq gptq gemmk1 trsm trmm trsv trmv syrk herk",
-        "gemmmetadata filltensormaps",
+        "gemmmetadata filltensormaps implicitgemm igemmfwd igemmbwd igemmwrw",
     ),
     _rule(
         "convolution",
@@ -75,10 +74,10 @@ _RULES = (
         "sort",
         "topk radixsort bitonic sortkernel sortkey sortpairs argsort mergesort moealign alignblocksize "
         "uniquebykey expertrouting routingindices combinedrouting countandsort moesort sortbyexpert sortingscatter "
-        "grouptopk groupedtopk toppsampling topp samplingfromprob gatingsoftmax fusedgate deviceselect partition "
-        "histogram bucketize compact nonzero unique searchsorted kthvalue uniform2sort blockedsort nms radixselect "
+        "grouptopk groupedtopk toppsampling samplingfromprob gatingsoftmax fusedgate deviceselect partition "
+        "histogram bucketize compact nonzero unique searchsorted kthvalue uniform2sort blockedsort radixselect "
         "findlongsegments",
-        "sort sorted routing rank mode median select",
+        "sort sorted routing rank mode median select nms",
     ),
     _rule("softmax", "softmax crossentropy logsumexp", "xent"),
     _rule(
@@ -110,11 +109,12 @@ _RULES = (
         "copy",
         "copy transpose permute concat cat2 reshapeandcache storekv storecache kvcache writekv setkv setmla catarray "
         "gather scatter nchwtonhwc nhwctonchw nchw2nhwc nhwc2nchw layouttransform repack shuffle reorder rearrange "
-        "pad2d reflectionpad replicationpad constantpad memcpy cast convertdtype todense jaggedto densetojagged "
+        "pad2d reflectionpad replicationpad constantpad memcpy convertdtype todense jaggedto densetojagged "
         "expandjagged repeatinterleave createflashinferkvindices kvindices unpack packbits tensorslice index "
-        "roll flip stack splitcopy unpermute upsamplenearest moveslice assignreq reqto gathertokens converttype "
+        "flip stack splitcopy unpermute upsamplenearest moveslice assignreq reqto gathertokens converttype "
         "todtype padding fp32tobf16 bf16tofp32 expandinto repeat swapblocks swap unfold",
-        "cat copy pad pack convert transpose permute gather scatter index expand slice store load cache flip roll "
+        "cast roll cat copy pad pack convert transpose permute "
+        "gather scatter index expand slice store load cache flip roll "
         "interleave take put",
         "transposeconv casttofp8 castback casttofp4",
     ),
@@ -122,7 +122,9 @@ _RULES = (
         "elementwise",
         "elementwise pointwise quantize quant dequant fill memset zeros zero gelu silu relu sigmoid tanh dropout "
         "clamp where add mul sub div exp log pow sqrt abs neg activation mask scale random uniform normal bernoulli "
-        "casttofp8 castback casttofp4 philox multitensorapply unscale upsample interpolate gridsample gridsampler affinegrid loss arange linspace "
+        "casttofp8 castback casttofp4 rowwisetofloat tofloat philox "
+        "multitensorapply unscale upsample interpolate gridsample gridsampler "
+        "affinegrid loss arange linspace "
         "triu tril axpy axpby scal binary unary compare eq lerp nanto floor ceil round sin cos erf lgamma setvalue "
         "init update increment clear position polynomial bessel",
         "inc dec set add",

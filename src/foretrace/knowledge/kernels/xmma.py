@@ -1,11 +1,11 @@
 """The ``xmma`` kernels of cuBLAS, cuDNN and TensorRT.
 
-``sm90_xmma_gemm_bf16f32_bf16f32_f32_nt_n_tilesize128x128x64_…``: the first pair of types is input and output, the second
-the type multiplied and the type accumulated, the third that of the epilogue. Established on an H200 from GEMMs of known
-types (fp32 in, tf32 multiplied; fp64; complex). In the kernels without a warp-group size the first number of the tile
-runs along torch's m (182 of 182 launches in which the grid tells it from n: sm80 fp32 and complex, sm90 fp64); for the
-warp-group kernels the grid does not tell, so their ``tile_m`` and ``tile_n`` are left out. The layout letters are
-cuBLAS's (576 of 576).
+``sm90_xmma_gemm_bf16f32_bf16f32_f32_nt_n_tilesize128x128x64_…``: the first pair of types is input and output, the
+second the type multiplied and the type accumulated, the third that of the epilogue. Established on an H200 from GEMMs
+of known types (fp32 in, tf32 multiplied; fp64; complex). In the kernels without a warp-group size the first number of
+the tile runs along torch's m (122 of 122 launches in which the grid tells it from n: sm80 fp32 and complex, sm90
+fp64); for the warp-group kernels the grid does not tell, so their ``tile_m`` and ``tile_n`` are left out. The layout
+letters are cuBLAS's (576 of 576).
 """
 
 from __future__ import annotations

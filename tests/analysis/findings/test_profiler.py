@@ -1,0 +1,57 @@
+"""What of a recording is the profiler's own."""
+
+from __future__ import annotations
+
+from timeline import found, found_in, work
+
+from builders import TraceBuilder
+
+
+def test_a_buffer_request_that_holds_the_launching_thread_is_named_with_the_gap_it_makes():
+    build = TraceBuilder()
+    build.step(1, 0, 2000)
+    work(build, "aten::mm", 10, runs=100)
+    build.op("aten::add", 150, 1700)
+    build.overhead(160, 1600)
+    launch = build.launch(1800)
+    build.kernel("add", 1810, 50, launch=launch)
+    (finding,) = found(build, "profiler_artefact")
+    assert finding.title == "The profiler's own: Activity Buffer Request 1.6 ms"
+    assert "The GPU had nothing to do for 1.69 ms because of it" in finding.explanation
+    assert finding.saving_us is None
+
+
+def test_a_buffer_request_beside_a_thread_that_goes_on_costs_nothing():
+    build = TraceBuilder()
+    build.step(1, 0, 2000)
+    build.overhead(100, 1550)
+    for i in range(18):
+        work(build, "aten::mm", 100 * i + 10, runs=20)
+    (finding,) = found(build, "profiler_artefact")
+    assert "No idle time of the GPU is put down to it" in finding.explanation
+
+
+def test_rows_of_other_overhead_are_not_the_profilers():
+    build = TraceBuilder()
+    build.step(1, 0, 2000)
+    work(build, "aten::mm", 10, runs=100)
+    build.overhead(100, 50, name="something else")
+    assert found(build, "profiler_artefact") == []
+
+
+def test_the_final_synchronize_is_named():
+    (finding,) = found_in("mlp_eager", "profiler_artefact")
+    assert finding.title == "The profiler's own: a final cudaDeviceSynchronize 12.2 µs"
+    (finding,) = found_in("ddp_rank0", "profiler_artefact")
+    assert [e.name for e in finding.evidence] == ["Activity Buffer Request", "cudaDeviceSynchronize"]
+
+
+def test_the_factor_of_profiling_needs_an_unprofiled_timing():
+    build = TraceBuilder()
+    for number in range(3):
+        build.step(number, 500 * number, 500)
+        work(build, "aten::mm", 500 * number + 10, runs=200)
+    assert found(build, "profile_overhead") == []
+    (finding,) = found(build, "profile_overhead", unprofiled_us=250)
+    assert finding.title == "A profiled step takes 2× an unprofiled one (500 µs against 250 µs)"
+    assert "the GPU works 80% (200 µs)" in finding.explanation

@@ -1,0 +1,55 @@
+"""The examples run as they are shown, with the article's flags, on sizes a CPU can do."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from foretrace.capture.files import SUFFIX
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NAMES = ["01_matmul_add", "02_linear", "03_simple_mlp"]
+
+RUNS = [
+    ("01_matmul_add", "--size 64 --dtype fp32 --warmup", "64_fp32_warm_eager", "aten::add"),
+    ("02_linear", "--batch 64 --in_dim 32 --out_dim 64", "64_32_64_eager", "aten::linear"),
+    ("03_simple_mlp", "--batch 1 --seq 4 --dim 8 --hidden 16", "1_4_8_16_eager", "aten::gelu"),
+]
+
+
+@pytest.mark.parametrize(("name", "flags", "tag", "operator"), RUNS)
+def test_an_example_records_and_explains(tmp_path: Path, name: str, flags: str, tag: str, operator: str) -> None:
+    pytest.importorskip("torch", reason="recording needs the torch extra")
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / f"{name}.py", *flags.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert operator in done.stdout
+    assert done.stdout.endswith(f"trace: traces/{name}/{tag}{SUFFIX}\n")
+    assert (tmp_path / "traces" / name / f"{tag}{SUFFIX}").stat().st_size > 500
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_can_be_run_by_uv(name: str) -> None:
+    text = (EXAMPLES / f"{name}.py").read_text()
+    block = re.search(r"^# /// script\n((?:# .*\n)+?)# ///$", text, re.MULTILINE)
+    assert block is not None
+    metadata = tomllib.loads(re.sub(r"^# ", "", block.group(1), flags=re.MULTILINE))
+    assert metadata == {"requires-python": ">=3.11", "dependencies": ["foretrace[torch]"]}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_says_how_to_run_it_and_what_to_guess(name: str) -> None:
+    text = (EXAMPLES / f"{name}.py").read_text()
+    assert f"python examples/{name}.py" in text
+    assert "Guess first, then look." in text
