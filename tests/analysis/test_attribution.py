@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from builders import TraceBuilder
-
 from foretrace.analysis.attribution import attribute
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from builders import TraceBuilder
 
+from builders import TraceBuilder
 from foretrace.analysis.blocking import blocking_calls, profiler_syncs
 from foretrace.knowledge.blocking import holds_cpu, is_profiler_frame
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from builders import TraceBuilder
-
 from foretrace.analysis import chain
 from foretrace.analysis.chain import dispatch_chain, representative_step
 from foretrace.analysis.context import Context

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from builders import TraceBuilder
 
+from builders import TraceBuilder
 from foretrace.analysis.context import Context
 from foretrace.analysis.idle import IdleCauses
 
@@ -178,6 +178,13 @@ def test_a_buffer_request_that_delays_a_queued_kernel():
     build = two_kernels(launched=95)
     build.overhead(110, 170)
     assert cause(build) == ("profiler", "Activity Buffer Request")
+
+
+def test_loading_a_kernel_on_its_first_use_is_not_the_profilers():
+    build = two_kernels()
+    build.op("aten::mm", 90, 215)
+    build.overhead(110, 170, name="Lazy Function Loading")
+    assert cause(build) == ("waiting_for_cpu", "aten::mm")
 
 
 def test_many_overhead_rows_do_not_hide_the_long_one():

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
-from builders import TraceBuilder
+from pathlib import Path
 
+import pytest
+
+from builders import TraceBuilder
+from foretrace import explain
 from foretrace.analysis.context import Context
+from foretrace.analysis.costs import KernelCosts
 from foretrace.analysis.operators import operator_table
 
 
 def table(build: TraceBuilder, **options):
-    return {o.name: o for o in operator_table(Context(trace=build.trace(), **options))}
+    return {o.name: o for o in listed(build, **options)}
+
+
+def listed(build: TraceBuilder, **options):
+    context = Context(trace=build.trace(), **options)
+    return operator_table(context, KernelCosts(context))
 
 
 def linear() -> TraceBuilder:
@@ -38,7 +47,11 @@ def test_self_time_leaves_out_what_runs_inside_calls_too():
 def test_gpu_time_is_kernels_copies_and_memsets_only():
     found = table(linear())
     assert (found["aten::addmm"].gpu_us, found["aten::addmm"].self_gpu_us, found["aten::addmm"].kernels) == (42, 42, 1)
-    assert (found["aten::linear"].gpu_us, found["aten::linear"].self_gpu_us, found["aten::linear"].kernels) == (42, 0, 1)
+    assert (found["aten::linear"].gpu_us, found["aten::linear"].self_gpu_us, found["aten::linear"].kernels) == (
+        42,
+        0,
+        1,
+    )
     assert found["aten::t"].gpu_us == 0
     assert sum(o.self_gpu_us for o in found.values()) == 42
 
@@ -78,7 +91,7 @@ def test_most_gpu_time_comes_first():
     build = linear()
     build.op("aten::mul", 110, 20)
     build.kernel("mul", 150, 50, launch=build.launch(115))
-    names = [o.name for o in operator_table(Context(trace=build.trace()))]
+    names = [o.name for o in listed(build)]
     assert names[:2] == ["aten::mul", "aten::addmm"]
 
 
@@ -95,3 +108,29 @@ def test_a_trace_without_operators_has_an_empty_table():
     build = TraceBuilder()
     build.kernel("k", 20, 5, launch=build.launch(10))
     assert table(build) == {}
+
+
+def test_on_the_cpu_an_operator_that_does_the_work_has_its_rate():
+    build = TraceBuilder()
+    operands = {"shapes": [[64, 32], [32, 16]], "dtypes": ["float", "float"]}
+    build.op("aten::matmul", 0, 50, **operands)
+    build.op("aten::mm", 1, 48, **operands)
+    found = table(build)
+    assert found["aten::mm"].cpu_gflops == pytest.approx(2 * 64 * 32 * 16 / 48_000)
+    assert found["aten::matmul"].cpu_gflops is None  # its time is the other one's
+
+
+def test_the_profilers_table_agrees_on_a_real_trace():
+    """Calls and times that ``key_averages().table()`` printed in the same run."""
+    trace = Path(__file__).parents[1] / "data" / "traces" / "mlp_eager.json.gz"
+    found = {o.name: o for o in explain(trace).operators}
+    for name, calls, self_cpu, cpu, gpu in (
+        ("aten::mm", 9, 286.142, 446.193, 502.304),
+        ("aten::linear", 9, 34.432, 705.568, 502.304),
+        ("aten::mul", 3, 48.640, 75.227, 110.526),
+        ("aten::gelu", 3, 56.119, 86.902, 96.608),
+        ("aten::transpose", 9, 37.331, 50.223, 0.0),
+    ):
+        operator = found[name]
+        assert operator.calls == calls
+        assert (operator.self_cpu_us, operator.cpu_us, operator.gpu_us) == pytest.approx((self_cpu, cpu, gpu), abs=0.01)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import TraceBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from builders import TraceBuilder
 from foretrace import load
 from foretrace.analysis.context import Context
 from foretrace.analysis.steps import gaps_within, step_reports

@@ -130,10 +130,7 @@ class Context:
                 )
             )
         if not found and self.side is not None:
-            found = [
-                TraceGpu(id=g.index, name=g.name, compute_capability=g.compute_capability)
-                for g in self.side.gpus
-            ]
+            found = [TraceGpu(id=g.index, name=g.name, compute_capability=g.compute_capability) for g in self.side.gpus]
         used = set(self.trace.device[self.trace.gpu_rows].tolist())
         # A process sees all devices of its host; those it used are the ones the report speaks of.
         return [gpu for gpu in found if gpu.id in used] or found
@@ -198,9 +195,7 @@ class Context:
             "shapes": shapes if isinstance(shapes, list) else [],
             "dtypes": dtypes if isinstance(dtypes, list) else [],
             "strides": args.get("Input Strides") if isinstance(args.get("Input Strides"), list) else None,
-            "concrete": args.get("Concrete Inputs")
-            if isinstance(args.get("Concrete Inputs"), list)
-            else None,
+            "concrete": args.get("Concrete Inputs") if isinstance(args.get("Concrete Inputs"), list) else None,
         }
 
     @cached_property

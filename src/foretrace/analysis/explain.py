@@ -25,9 +25,7 @@ from foretrace.trace.table import Trace
 __all__ = ["explain"]
 
 
-def explain(
-    trace: Trace | str | Path, *, steps: Sequence[int] | None = None, side: SideFile | None = None
-) -> Report:
+def explain(trace: Trace | str | Path, *, steps: Sequence[int] | None = None, side: SideFile | None = None) -> Report:
     """Explain a trace.
 
     Args:
@@ -51,6 +49,7 @@ def explain(
     step_list, gaps = step_reports(context)
     kernels = kernel_reports(context, costs)
     info = _trace_info(context)
+    operators = operator_table(context, costs)
     chosen = context.steps[representative_step(step_list)].index
     return Report(
         trace=info,
@@ -58,12 +57,12 @@ def explain(
         kernels=kernels,
         transfers=transfer_reports(context),
         groups=groups(kernels, len(step_list)),
-        operators=operator_table(context),
+        operators=operators,
         gemms=gemms(context, kernels, costs),
         elementwise=elementwise(kernels),
         chain=dispatch_chain(context, chosen),
         gaps=gaps,
-        findings=find_all(context, costs, step_list, kernels, health),
+        findings=find_all(context, costs, step_list, kernels, health, operators),
         verdict=verdict(context, step_list, kernels, health, info.unprofiled, info.has.stacks),
         coverage=coverage(context, kernels),
         health=health,

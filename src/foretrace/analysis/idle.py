@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from foretrace.analysis.context import Context
+from foretrace.knowledge.blocking import is_lazy_loading
 from foretrace.knowledge.kineto import RowKind, is_backward_root, is_compiling, is_data_loading, step_number
 from foretrace.knowledge.limits import BACK_TO_BACK_NS, LAUNCH_LATENCY_NS, SMALL_GAP_NS
 
@@ -167,6 +168,7 @@ class IdleCauses:
         """The profiler's own rows by start, their starts, and the latest end so far."""
         trace = self.context.trace
         rows = trace.rows(RowKind.OVERHEAD)
+        rows = rows[[not is_lazy_loading(trace.name(row)) for row in rows.tolist()]] if len(rows) else rows
         rows = rows[np.argsort(trace.start[rows], kind="stable")]
         return rows.tolist(), trace.start[rows].tolist(), np.maximum.accumulate(trace.end[rows]).tolist()
 

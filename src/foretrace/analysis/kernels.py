@@ -160,7 +160,7 @@ def gemms(context: Context, kernels: list[Kernel], costs: KernelCosts) -> list[G
                 median_us=middle,
                 min_us=best.duration_us,
                 flops=flops,
-                tflops=flops / middle / 1e6 if flops else None,
+                tflops=flops / middle / 1e6 if flops and middle else None,
                 of_peak=of_peak,
                 peak=peak,
             )
@@ -187,7 +187,7 @@ def elementwise(kernels: list[Kernel]) -> list[Elementwise]:
                 median_us=middle,
                 min_us=best.duration_us,
                 bytes=best.bytes,
-                gbps=best.bytes / middle / 1e3 if best.bytes else None,
+                gbps=best.bytes / middle / 1e3 if best.bytes and middle else None,
                 of_peak=share,
                 peak=peak,
                 cache_assisted=assisted,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from foretrace.analysis.context import Context
+from foretrace.analysis.costs import KernelCosts
 from foretrace.knowledge.kineto import RowKind
 from foretrace.knowledge.views import effect
 from foretrace.model.report import Operator
@@ -12,7 +13,7 @@ from foretrace.model.report import Operator
 __all__ = ["operator_table"]
 
 
-def operator_table(context: Context) -> list[Operator]:
+def operator_table(context: Context, costs: KernelCosts | None = None) -> list[Operator]:
     """Operators by name, most GPU time first, then most CPU time of their own.
 
     Total CPU time counts an operator inside another one of its own name once (``aten::sum`` dispatches to
@@ -20,6 +21,7 @@ def operator_table(context: Context) -> list[Operator]:
     launched below (total) or directly (self): it cannot count an annotation or a profiler row.
     """
     trace = context.trace
+    costs = costs or KernelCosts(context)
     rows = context.operator_rows
     if not len(rows):
         return []
@@ -57,19 +59,39 @@ def operator_table(context: Context) -> list[Operator]:
         outer = [r for r in members if not nested[r]]
         launched = sum(total_kernels[r] for r in outer)
         gpu_ns = sum(total_gpu[r] for r in outer)
+        own_ns = int(self_cpu[members].sum())
+        gflops, gbps = (None, None) if measured else _cpu_rates(costs, members, own_ns, int(duration[members].sum()))
         operators.append(
             Operator(
                 name=name,
                 calls=len(members),
                 cpu_us=int(duration[outer].sum()) / 1000,
-                self_cpu_us=int(self_cpu[members].sum()) / 1000,
+                self_cpu_us=own_ns / 1000,
                 gpu_us=gpu_ns / 1000 if measured else None,
                 self_gpu_us=int(own_gpu[members].sum()) / 1000 if measured else None,
                 kernels=launched if measured else None,
                 metadata_only=_metadata_only(name, measured, gpu_ns),
+                cpu_gflops=gflops,
+                cpu_gbps=gbps,
             )
         )
     return sorted(operators, key=lambda o: (-(o.self_gpu_us or 0.0), -o.self_cpu_us, o.name))
+
+
+def _cpu_rates(costs: KernelCosts, members: list[int], own_ns: int, total_ns: int) -> tuple[float | None, float | None]:
+    """GFLOP/s and GB/s of an operator that works on the CPU itself; None unless the cost of every call is known.
+
+    An operator that spends most of its time in others (``aten::linear`` around ``aten::addmm``) does not do the work.
+    """
+    if own_ns <= 0 or 2 * own_ns < total_ns:
+        return None, None
+    known = [costs.of_operator(row) for row in members]
+    flops = [cost.flops for cost in known if cost.flops]
+    moved = [cost.bytes for cost in known if cost.bytes]
+    return (
+        sum(flops) / own_ns if len(flops) == len(known) else None,
+        sum(moved) / own_ns if len(moved) == len(known) else None,
+    )
 
 
 def _metadata_only(name: str, measured: bool, gpu_ns: int) -> bool:

@@ -40,7 +40,7 @@ class Pace:
         busy_us: GPU work of a step.
         idle_us: GPU idle time of a profiled step.
         period_us: a profiled step.
-        share: part of the profiled steps in which the GPU worked, 0..1.
+        share: part of the profiled steps in which the GPU worked, or had been given work for, 0..1.
         unprofiled_us: a step without the profiler; None when it was not timed.
         inflation: how many times longer profiling is taken to make CPU time at most.
     """
@@ -76,7 +76,9 @@ def pace_of(steps: list[Step], unprofiled_us: float | None, stacks: bool) -> Pac
         return None
     busy = median(s.gpu_busy_us or 0.0 for s in timed)
     total = sum(s.period_us for s in timed)
-    share = 1.0 - sum(s.gpu_idle_us or 0.0 for s in timed) / total
+    # A step may launch work that runs after it (the GPU is behind): then what it launched says more than its period.
+    launched = sum(s.gpu_busy_us or 0.0 for s in timed)
+    share = min(1.0, max(total - sum(s.gpu_idle_us or 0.0 for s in timed), launched) / total)
     inflation = PROFILING_INFLATION_STACKS if stacks else PROFILING_INFLATION
     setter: Literal["cpu", "gpu", "both", "unknown"] = "unknown"
     if unprofiled_us is not None:

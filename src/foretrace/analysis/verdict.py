@@ -39,7 +39,9 @@ def verdict(
         return Verdict(bound="unknown", because=["no GPU work was launched inside the steps"])
     busy = median(s.gpu_busy_us or 0.0 for s in timed)
     period = median(s.period_us for s in timed)
-    share = sum((s.period_us - (s.gpu_idle_us or 0.0)) for s in timed) / sum(s.period_us for s in timed)
+    # A step may launch work that runs after it (the GPU is behind): then what it launched says more than its period.
+    worked = sum(s.period_us - (s.gpu_idle_us or 0.0) for s in timed)
+    share = min(1.0, max(worked, sum(s.gpu_busy_us or 0.0 for s in timed)) / sum(s.period_us for s in timed))
     nature, nature_reason = _nature(kernels)
 
     if unprofiled is not None:

@@ -50,8 +50,9 @@ def examine(world: World | None = None) -> list[Check]:
     world = world or World()
     torch = world.torch()
     if isinstance(torch, str):
-        reading = "reading traces works without it"
-        return [Check("torch", "unknown", f"{torch.partition(':')[0]}; {reading}", torch), _triton(world, None)]
+        reason, _, remedy = torch.partition(": ")
+        detail = f"{reason}; reading traces works without it"
+        return [Check("torch", "unknown", detail, remedy or None), _triton(world, None)]
     checks = [Check("torch", "ok", f"{torch.version} (2.4 and later are supported)"), _gpu(world, torch)]
     result = world.selftest()
     if torch.gpu_available:

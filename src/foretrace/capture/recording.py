@@ -354,9 +354,8 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
         """Read the trace and explain it; raises as :attr:`path` does."""
         path = self.path
         from foretrace.analysis import explain
-        from foretrace.trace import load
 
-        return explain(load(path))
+        return explain(path)  # a path, so that the side file is read too
 
     def explain(self) -> None:
         """Print the first screen of the explained trace; raises as :attr:`path` does."""

@@ -53,8 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "target",
         nargs="+",
-        metavar="WORKLOAD | FILE.py:FACTORY | -- SCRIPT ARGS",
-        help="what to run; everything after -- belongs to the script",
+        metavar="TARGET",
+        help="a workload, FILE.py:FACTORY, or -- and a script with its arguments",
     )
     for name in _SIZES:
         flag(name, type=int, metavar="N", help="size of the workload")
@@ -95,15 +95,12 @@ def run(args: argparse.Namespace) -> int:
             return _run_script(args, words)
         if len(words) > 1:
             raise InputError(
-                f"one thing at a time: {' and '.join(words[:2])} were given; "
-                "a script with arguments goes after --"
+                f"one thing at a time: {' and '.join(words[:2])} were given; a script with arguments goes after --"
             )
         return _run_variants(args, words[0])
 
 
-def record_workload(
-    name: str, *, output: Path | None = None, variants: Sequence[str] = ("eager",)
-) -> list[Path]:
+def record_workload(name: str, *, output: Path | None = None, variants: Sequence[str] = ("eager",)) -> list[Path]:
     """Record a built-in workload with its defaults for this machine; returns the traces written.
 
     Raises :class:`~foretrace.errors.MissingExtraError` without torch, and what ``foretrace run`` raises.
@@ -262,17 +259,13 @@ def _path(args: argparse.Namespace, subject: _Subject, variant: str, *, alone: b
     if output.is_dir() or args.output.endswith(("/", os.sep)):
         return free_name(output / f"{tag}{SUFFIX}")
     if not alone:
-        raise InputError(
-            f"-o {output}: several variants need several files; give a folder, as in -o {output}{os.sep}"
-        )
+        raise InputError(f"-o {output}: several variants need several files; give a folder, as in -o {output}{os.sep}")
     return target(output, force=args.force)
 
 
 def _as_name(text: str) -> str:
     """A text as part of a file name."""
-    return (
-        "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in text).strip(".") or "-"
-    )
+    return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in text).strip(".") or "-"
 
 
 # ---- scripts ----
@@ -346,9 +339,7 @@ def _tell(path: Path, args: argparse.Namespace) -> None:
 def _print_json(written: Sequence[tuple[Path, SideFile | None]], exit_code: int | None = None) -> None:
     document = {
         "schema": SCHEMA,
-        "recordings": [
-            {"trace": str(path), "side_file": str(side_path(path)), "side": side} for path, side in written
-        ],
+        "recordings": [{"trace": str(path), "side_file": str(side_path(path)), "side": side} for path, side in written],
         "exit_code": exit_code,
     }
     print(msgspec.json.encode(document).decode(), flush=True)

@@ -1,4 +1,4 @@
-"""Which API calls hold the CPU until GPU work is done, and who makes them.
+"""Which API calls and loads hold the CPU up, and whose they are.
 
 Sources: the CUDA Runtime API's page "API synchronization behavior" (a copy between device memory and pageable host
 memory returns only when it is done; copies inside the device do not hold the host), HIP's ``hipMemcpyWithStream``
@@ -14,6 +14,7 @@ __all__ = [
     "holds_cpu",
     "is_communication_owner",
     "is_device_wide",
+    "is_lazy_loading",
     "is_profiler_frame",
 ]
 
@@ -44,6 +45,14 @@ def holds_cpu(call: str, copy: str) -> bool:
 def is_device_wide(call: str) -> bool:
     """Whether a synchronizing call waits for everything on the device (``cudaDeviceSynchronize``)."""
     return bool(_DEVICE_WIDE.match(call))
+
+
+def is_lazy_loading(name: str) -> bool:
+    """Whether an overhead row is CUDA loading a kernel on its first use: the program's doing, not the profiler's.
+
+    CUPTI reports it among its overheads (``RUNTIME_TRIGGERED_MODULE_LOADING``, ``LAZY_FUNCTION_LOADING``).
+    """
+    return name in ("Runtime Triggered Module Loading", "Lazy Function Loading")
 
 
 @lru_cache(maxsize=4096)

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from foretrace.knowledge.kineto import memcpy_direction
 from foretrace.knowledge.results import accumulates_gradient
 
-__all__ = ["DDP_BUCKET_COPY", "direction", "is_pageable", "is_scalar_read", "on_purpose"]
+__all__ = ["DDP_BUCKET_COPY", "DDP_REDUCER", "direction", "is_pageable", "is_scalar_read", "on_purpose"]
 
 # DistributedDataParallel copies its reduced buckets back into the gradients (torch/csrc/distributed/c10d/reducer.cpp).
-DDP_BUCKET_COPY = "torch.distributed.ddp.reducer::copy_bucket_to_grad"
+DDP_REDUCER = "torch.distributed.ddp.reducer::"
+DDP_BUCKET_COPY = f"{DDP_REDUCER}copy_bucket_to_grad"
 
 # The outermost operator says what the program asked for; these are requests to copy.
 _REQUESTS = frozenset(

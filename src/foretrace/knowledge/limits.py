@@ -18,18 +18,22 @@ __all__ = [
     "LAUNCH_BUSY_SHARE",
     "LAUNCH_IDLE_SHARE",
     "LAUNCH_LATENCY_NS",
+    "LEAST_IDLE_US",
     "LEAST_ROUND_TRIP",
     "LEAST_SAVING_US",
     "LONG_LAUNCH_US",
-    "MAIN_KERNEL_SHARE",
     "LOW_PEAK_SHARE",
+    "MAIN_KERNEL_SHARE",
     "NAMED_PLACES",
+    "NAMED_TIME_SHARE",
     "OVERHEAD_SHARE",
     "POINTWISE_KINDS",
     "PROFILING_INFLATION",
     "PROFILING_INFLATION_STACKS",
     "QUEUE_DEPTH",
     "RECENT_RESULTS",
+    "SAME_STEP",
+    "SAME_TIME",
     "SHOWN_KINDS",
     "SMALL_GAP_NS",
     "TINY_COUNT",
@@ -127,3 +131,15 @@ WORTH_GEMM_SHARE = 0.05
 LOW_PEAK_SHARE = 0.45
 # Below this share of filled tiles or waves, quantisation is named as a cause.
 WAVE_EFFICIENCY = 0.80
+
+# Idle or exposed time below this a step is what any launch takes, or the ragged edge of an overlap.
+LEAST_IDLE_US = 1.0
+
+# Of the time a slow step takes more, what has less than this share is not worth naming.
+NAMED_TIME_SHARE = 0.05
+
+# Two GPU times that differ by less than this share are the same work.
+SAME_TIME = 0.10
+
+# A step is a measure for another one if it launches at least this share of what that one does.
+SAME_STEP = 0.50

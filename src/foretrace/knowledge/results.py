@@ -146,7 +146,7 @@ def _product(call: Call, first: int, second: int) -> Transfer:
 def _cat(call: Call) -> Transfer:
     """``cat(tensors, dim)``; empty members of any shape are passed over, as torch does."""
     members = _members(call.shapes[:1])
-    full = [m for m in call.shapes[0] if isinstance(m, list) and m and 0 not in m] if members else []
+    full = [m for m in call.shapes[0] if _is_shape(m) and 0 not in m] if members else []
     dim = call.integer(1)
     if not full or dim is None:
         return Transfer(members, None)
@@ -159,7 +159,10 @@ def _cat(call: Call) -> Transfer:
 def _of(operand: Operand | None) -> Tensor | None:
     if operand is None or not operand.shape:
         return None
-    return Tensor(operand.numel, operand.shape[-1], operand.dtype.name, operand.dtype.itemsize)
+    # An expanded operand (stride 0) is the smaller tensor behind it.
+    expanded = bool(operand.strides) and operand.strides is not None and operand.strides[-1] == 0
+    last = 1 if expanded else operand.shape[-1]
+    return Tensor(operand.elements, last, operand.dtype.name, operand.dtype.itemsize)
 
 
 def _all(operands: Sequence[Operand | None]) -> tuple[Tensor, ...]:
@@ -174,6 +177,10 @@ def _members(shapes: Sequence[Any]) -> tuple[Tensor, ...]:
     for entry in shapes:
         if isinstance(entry, list) and entry and all(isinstance(member, list) for member in entry):
             for member in entry:
-                if member and all(type(size) is int for size in member):
+                if _is_shape(member):
                     found.append(Tensor(prod(member), member[-1], None, None))
     return tuple(found)
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(type(size) is int for size in value)

@@ -89,7 +89,7 @@ KERNEL_RULES: dict[str, Rule] = {
     ),
     "occupancy_queries": Rule(
         severity="info",
-        title="{number} occupancy queries{each} before kernels of {names} (CPU only, {time})",
+        title="{number} occupancy {queries}{each} before kernels of {names} (CPU, {time})",
         explanation="A library asks how many blocks fit on a multiprocessor to plan a launch. The call puts nothing "
         "on the GPU; it marks kernels that adapt their launch, such as GEMMs and convolutions, and is absent "
         "before plain pointwise kernels and cuBLAS's nvjet kernels.",

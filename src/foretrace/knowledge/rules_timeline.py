@@ -93,6 +93,16 @@ _WAIT_IS_NOT_COST = (
 )
 
 TIMELINE_RULES: dict[str, Rule] = {
+    "cpu_work": Rule(
+        severity="info",
+        title="{share} of the CPU operators' time: {parts}",
+        explanation="The trace holds no GPU work: these operators ran on the CPU. A rate is the FLOPs or the least "
+        "bytes (each operand read once, each result written once) over the operator's own time, profiler included. "
+        "Products are limited by arithmetic, pointwise operators by memory or, where they compute tanh or erf, by "
+        "that.",
+        suggestion="Compare with another dtype, thread count (OMP_NUM_THREADS) or torch.compile, on this machine.",
+        source="FLOPs and bytes from the recorded shapes",
+    ),
     "synchronization": Rule(
         severity="warning",
         title="{what} waits for the GPU {often}; the GPU then idles {idle}",
@@ -198,7 +208,8 @@ TIMELINE_RULES: dict[str, Rule] = {
     "compiled_regions": Rule(
         severity="info",
         title="{regions} of torch.compile; calling one costs {around} of CPU time",
-        explanation="{named}. Checking the guards and wrapping a call takes {around} outside the generated code"
+        explanation="{named}. Checking the guards and wrapping a call takes {around} under the profiler, outside "
+        "the generated code"
         "{measured}, paid on every call.{code}{again}",
         source="CPU rows written by TorchDynamo, AOTAutograd and Inductor",
     ),

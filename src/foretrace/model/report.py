@@ -209,6 +209,9 @@ class Operator(msgspec.Struct, kw_only=True):
     kernels: int | None
     metadata_only: bool
     self_gpu_us: float | None = None
+    # What the CPU itself reached, in a trace without a GPU: FLOPs and least bytes over self CPU time.
+    cpu_gflops: float | None = None
+    cpu_gbps: float | None = None
 
 
 class Launcher(msgspec.Struct, kw_only=True):

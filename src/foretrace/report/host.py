@@ -75,6 +75,9 @@ def operator_table(rows: Sequence[Operator], width: int) -> list[Line]:
     def gpu(value: float | None) -> str:
         return UNKNOWN if value is None else number(value / gpu_divisor)
 
+    # A trace without a GPU has rates of the CPU instead.
+    if all(row.gpu_us is None for row in rows):
+        return _cpu_table(rows, divisor, unit, width)
     columns = [
         Column("operator", left=True, least=20, keep=9, cut="middle"),
         Column("calls", keep=8),
@@ -93,6 +96,29 @@ def operator_table(rows: Sequence[Operator], width: int) -> list[Line]:
             gpu(row.self_gpu_us),
             gpu(row.gpu_us),
             number(row.kernels),
+        ]
+        for row in rows
+    ]
+    return table(columns, cells, width)
+
+
+def _cpu_table(rows: Sequence[Operator], divisor: float, unit: str, width: int) -> list[Line]:
+    columns = [
+        Column("operator", left=True, least=20, keep=9, cut="middle"),
+        Column("calls", keep=8),
+        Column(f"self CPU\n{unit}", keep=7),
+        Column(f"total CPU\n{unit}", keep=6),
+        Column("GFLOP/s", keep=6),
+        Column("GB/s", keep=6),
+    ]
+    cells = [
+        [
+            row.name,
+            number(row.calls),
+            number(row.self_cpu_us / divisor),
+            number(row.cpu_us / divisor),
+            number(row.cpu_gflops),
+            number(row.cpu_gbps),
         ]
         for row in rows
     ]

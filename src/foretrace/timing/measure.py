@@ -51,9 +51,9 @@ def measure(
     that many seconds. Raises ``ValueError`` when ``runs`` < 1 or ``warmup`` < 0; what ``call`` raises passes
     through.
     """
-    return interleave(
-        {"call": call}, clock=clock, warmup=warmup, runs=runs, budget_s=budget_s, max_runs=max_runs
-    )["call"]
+    return interleave({"call": call}, clock=clock, warmup=warmup, runs=runs, budget_s=budget_s, max_runs=max_runs)[
+        "call"
+    ]
 
 
 def interleave(

@@ -16,10 +16,12 @@ import msgspec
 
 from foretrace.trace.event import RawEvent
 
-__all__ = ["EVENT_KEYS", "decode_lenient", "mend", "object_end"]
+__all__ = ["EVENT_START", "TYPES", "LooseEvent", "decode_lenient", "loosened", "mend", "object_end"]
 
 # Keys an entry of traceEvents begins with; Kineto writes "ph" or "name" first, other writers sort them.
-EVENT_KEYS = (b"ph", b"name", b"cat", b"pid", b"tid", b"ts", b"dur", b"id", b"args", b"s", b"bp")
+_KEYS = (b"ph", b"name", b"cat", b"pid", b"tid", b"ts", b"dur", b"id", b"args", b"s", b"bp")
+# Where an event may begin: a brace with a key of an event behind it. What stands before decides.
+EVENT_START = re.compile(rb"\{\s*\"(?:" + b"|".join(_KEYS) + rb")\"\s*:")
 
 # An event is a few hundred bytes, with deep stacks some ten thousand; what is larger is no single event.
 _LARGEST = 1 << 18
@@ -101,6 +103,38 @@ def object_end(text: bytes) -> int:
     return -1
 
 
+class LooseEvent(msgspec.Struct, gc=False):
+    """An event whose fields may have any type; ``loosened`` turns it into what the columns expect."""
+
+    ph: Any = ""
+    cat: Any = None
+    name: Any = ""
+    pid: Any = None
+    tid: Any = None
+    ts: Any = None
+    dur: Any = None
+    id: Any = None
+    args: msgspec.Raw = msgspec.Raw(b"")
+
+
+def loosened(loose: LooseEvent) -> tuple[RawEvent, bool]:
+    """The event with its fields converted, and whether anything had to be converted."""
+    event = RawEvent(
+        ph=_label("ph", loose.ph),
+        cat=_label("cat", loose.cat),
+        name=_label("name", loose.name),
+        pid=_label("pid", loose.pid),
+        tid=_label("tid", loose.tid),
+        ts=loose.ts if isinstance(loose.ts, float) else _number(loose.ts),
+        dur=loose.dur if isinstance(loose.dur, float) else _number(loose.dur),
+        id=_label("id", loose.id),
+        args=loose.args if bytes(loose.args)[:1] == b"{" else msgspec.Raw(b""),
+    )
+    odd = isinstance(loose.ts, str) or isinstance(loose.dur, str)
+    odd |= any(getattr(event, key) != getattr(loose, key) for key in ("ph", "cat", "name", "pid", "tid", "id"))
+    return event, odd
+
+
 def decode_lenient(text: bytes) -> RawEvent | None:
     """Decode one event whatever types its fields have; None where it is no JSON object.
 
@@ -135,8 +169,8 @@ def _value(raw: msgspec.Raw) -> Any:
 def _number(value: Any) -> Any:
     """A time as float, or as Decimal where a float64 would lose the nanoseconds."""
     try:
-        number = value if isinstance(value, Decimal) else Decimal(value.strip())
-    except (InvalidOperation, AttributeError):
+        number = value if isinstance(value, Decimal) else Decimal(value)
+    except (InvalidOperation, TypeError, ValueError):
         return None
     if not number.is_finite() or abs(number) > Decimal(10) ** 30:
         return None
@@ -144,6 +178,8 @@ def _number(value: Any) -> Any:
 
 
 def _label(key: str, value: Any) -> Any:
+    if isinstance(value, float):
+        value = Decimal(value)
     if isinstance(value, Decimal):
         whole = int(value) if value.is_finite() and abs(value) < Decimal(10) ** 30 else None
         value = whole if whole is not None and whole == value else str(value)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from foretrace.trace.decode import build_trace, decode_fast
+from foretrace.trace.columns import Columns
+from foretrace.trace.decode import decode_fast
 from foretrace.trace.encoding import is_utf8
 from foretrace.trace.event import RawEvent
 from foretrace.trace.refuse import refuse_events
 from foretrace.trace.source import read_source
+from foretrace.trace.stream import stream_events
 from foretrace.trace.table import Trace
 
 __all__ = ["load", "parse"]
@@ -27,6 +31,11 @@ def load(path: str | Path) -> Trace:
     Raises ``TraceReadError`` with one sentence when nothing can be read: no such file, a directory, empty, binary,
     not JSON, JSON of another tool.
     """
+    with _no_collection():
+        streamed = stream_events(path)
+        if streamed:
+            columns, meta, bare, compressed = streamed
+            return columns.trace(meta, path=str(path), format=_format(bare, compressed), repairs=[])
     source = read_source(path)
     return parse(source.text, path=str(path), compressed=source.compressed, repairs=source.repairs)
 
@@ -36,21 +45,26 @@ def parse(text: bytes, *, path: str = "-", compressed: bool = False, repairs: li
 
     Raises ``TraceReadError`` like ``load``.
     """
-    # Millions of small records die together a moment later: collecting cycles among them only costs time.
+    with _no_collection():
+        events, meta, bare, mended = _decode(text, path)
+        refuse_events(events, meta, text, path)
+        columns = Columns()
+        columns.add(events)
+        events.clear()  # millions of records; what follows needs the memory
+        return columns.trace(meta, path=path, format=_format(bare, compressed), repairs=[*(repairs or []), *mended])
+
+
+def _format(bare: bool, compressed: bool) -> str:
+    return ("kineto array" if bare else "kineto") + (", gzip" if compressed else "")
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Millions of small records die together a moment later: collecting cycles among them only costs time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
-        events, meta, bare, mended = _decode(text, path)
-        refuse_events(events, meta, text, path)
-        format = "kineto array" if bare else "kineto"
-        return build_trace(
-            events,
-            meta,
-            path=path,
-            format=f"{format}, gzip" if compressed else format,
-            repairs=[*(repairs or []), *mended],
-            text=None if mended else text,
-        )
+        yield
     finally:
         if enabled:
             gc.enable()

@@ -17,7 +17,7 @@ from foretrace.errors import TraceReadError
 from foretrace.trace.decode import decode_fast, event_decoder, event_list_decoder, exact_times
 from foretrace.trace.encoding import to_utf8
 from foretrace.trace.event import RawEvent
-from foretrace.trace.fragment import EVENT_KEYS, TYPES, decode_lenient, mend, object_end
+from foretrace.trace.fragment import EVENT_START, TYPES, LooseEvent, decode_lenient, loosened, mend, object_end
 from foretrace.trace.refuse import refuse_json, refuse_text
 
 __all__ = ["decode_damaged"]
@@ -32,8 +32,7 @@ _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*')
 SEPARATORS = "missing or surplus commas between events, mended"
 BRACKETS = "surplus brackets between events, ignored"
 
-# Where an event may begin: a brace with a key of an event behind it. What stands before decides (see `_starts`).
-_START = re.compile(rb"\{\s*\"(?:" + b"|".join(EVENT_KEYS) + rb")\"\s*:")
+_START = EVENT_START
 _CLOSE = re.compile(rb'\}(?=\s*\]\s*(?:\}|\Z|,\s*"[^"\\]{1,64}"\s*:))')
 _TAIL_KEY = re.compile(rb'\s*,?\s*"[^"\\]{1,64}"\s*:')
 
@@ -162,7 +161,8 @@ class _Reading:
         ``listed``: a list was opened before, so that the text is cut off where it does not close.
         """
         self.listed = listed
-        size = _CHUNK
+        # Many small documents in a row must not each cost a look at a megabyte.
+        size = _CHUNK if self.documents == 1 else 1 << 12
         while at < len(self.text):
             cut = self._next_start(at + size)
             piece = self.text[at:cut].strip(_BETWEEN)
@@ -172,17 +172,34 @@ class _Reading:
             try:
                 found = event_list_decoder.decode(b"[" + piece + b"]")
             except _ERRORS:
+                if self._oddly_typed(b"[" + piece + b"]"):
+                    at = cut
+                    continue
                 after, finished = self._piecewise(at, cut)
                 if finished:
                     return after
                 # Only the beginning of one event fits into the chunk: look at more of it at once.
-                size = _CHUNK if after > at else size * 2
+                size = min(2 * size, _CHUNK) if after > at else size * 2
                 at = after
                 continue
             self._keep(found, piece)
             at = cut
+            size = min(2 * size, _CHUNK)
         self.cut = listed
         return at
+
+    def _oddly_typed(self, chunk: bytes) -> bool:
+        """Take a chunk that is sound JSON but has fields of unexpected types, such as times as strings."""
+        try:
+            loose = _loose_list.decode(chunk)
+        except _ERRORS:
+            return False
+        converted = [loosened(event) for event in loose]
+        events = [event for event, _ in converted]
+        self.mended[TYPES] += sum(odd for _, odd in converted)
+        exact_times(events, chunk)
+        self.events += events
+        return True
 
     def _keep(self, found: list[RawEvent], piece: bytes) -> None:
         exact_times(found, b"[" + piece + b"]")
@@ -368,6 +385,9 @@ class _Reading:
                 continue
             found.setdefault(key.group(1).decode(), msgspec.Raw(text))
         return found
+
+
+_loose_list = msgspec.json.Decoder(list[LooseEvent])
 
 
 def _typed(piece: bytes) -> RawEvent | None:

@@ -52,6 +52,41 @@ def test_two_frames_in_a_step_are_a_graph_break_or_parts_compiled_apart():
     assert found(build, "recompile") == []
 
 
+def test_after_a_graph_break_the_rest_runs_inside_the_first_region():
+    """As torch 2.13 writes it: item() breaks the graph of frame 0, and frame 1 is called from within."""
+    build = TraceBuilder()
+    for number in (1, 2):
+        at = 1000 * number
+        build.step(number, at, 900)
+        build.op("TorchDynamo Cache Lookup", at + 10, 10)
+        build.op("Torch-Compiled Region: 0/0", at + 20, 300)
+        build.op("Pregraph bytecode", at + 25, 5)
+        build.annotation(f"## Call CompiledFxGraph {HASH} ##", at + 40, 100)
+        build.op("aten::mm", at + 50, 40)
+        build.op("aten::item", at + 180, 10)
+        build.op("aten::_local_scalar_dense", at + 182, 5)
+        build.op("TorchDynamo Cache Lookup", at + 200, 10)
+        build.op("Torch-Compiled Region: 1/0", at + 215, 90)
+        build.op("Pregraph bytecode", at + 220, 5)
+        build.annotation("## Call CompiledFxGraph other ##", at + 230, 60)
+    (finding,) = found(build, "graph_break")
+    assert finding.title.startswith("2 compiled frames run in one step")
+    assert "between them aten::item ran eagerly (2 calls)" in finding.explanation
+    (regions,) = found(build, "compiled_regions")
+    # 0/0: 85 µs of its own and 5 of bytecode; 1/0: 25 and 5; the median of both, and 10 of lookup.
+    assert regions.title == "2 compiled regions of torch.compile; calling one costs 70 µs of CPU time"
+
+
+def test_a_compiled_function_of_a_training_step_is_no_region_of_its_own():
+    build = TraceBuilder()
+    build.step(1, 0, 900)
+    build.op("Torch-Compiled Region: 0/0", 20, 300)
+    build.op("CompiledFunction", 40, 250)
+    (finding,) = found(build, "compiled_regions")
+    assert finding.count == 1
+    assert found(build, "graph_break") == []
+
+
 def test_the_same_frame_called_again_is_no_break():
     assert found(steps("0/0", "0/0", "0/0"), "graph_break") == []
 
@@ -71,7 +106,7 @@ def test_a_later_compilation_that_stays_is_said_but_is_no_recompile():
     build = steps("0/1")
     assert found(build, "recompile") == []
     (finding,) = found(build, "compiled_regions")
-    assert "0/1 is not its frame's first compilation" in finding.explanation
+    assert "0/1: not the first compilation of its frame" in finding.explanation
 
 
 def test_compile_work_inside_a_step_is_a_recompile():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from timelines import BF16, CAST, FP32, GEMM, Program, of_trace, pointwise
 
@@ -62,6 +64,36 @@ def test_the_two_products_of_a_mul_backward_are_side_by_side() -> None:
     assert not program.findings("hbm_round_trip")
 
 
+def test_an_expanded_operand_is_the_small_tensor_behind_it() -> None:
+    program = Program().step().run("aten::gelu", X, kernel=GELU)
+    program.run("aten::div", X, kernel=MUL, strides=[[1, 0]])
+    assert not program.findings("hbm_round_trip")
+
+
+def test_gradients_that_meet_are_added_to_one_another() -> None:
+    program = Program().step()
+    start = program.now
+    program.run("aten::mul", X, X, kernel=MUL, us=30)
+    program.build.op("autograd::engine::evaluate_function: MulBackward0", start - 1, 109)
+    program.build.op("MulBackward0", start - 0.5, 107)
+    start = program.now
+    program.run("aten::add_", X, X, kernel=ADD, us=30)
+    program.build.op("autograd::engine::evaluate_function: AddBackward0", start - 1, 109)
+    (finding,) = program.findings("hbm_round_trip")
+    assert finding.title.startswith("mul → add_")
+
+
+def test_a_parameters_gradient_is_taken_by_no_kernel_of_the_backward_pass() -> None:
+    program = Program().step()
+    for _ in range(2):
+        start = program.now
+        program.run("aten::add_", X, X, kernel=ADD)
+        name = "torch::autograd::AccumulateGrad"
+        program.build.op(f"autograd::engine::evaluate_function: {name}", start - 1, 109)
+        program.build.op(name, start - 0.5, 107)
+    assert not program.findings("hbm_round_trip")
+
+
 def test_in_training_the_forward_intermediate_is_still_written() -> None:
     """``mlp_train_eager`` keeps gelu's result for the backward pass: one trip of 50.3 MB, not two."""
     (finding,) = of_trace("mlp_train_eager", "hbm_round_trip")
@@ -107,6 +139,11 @@ def test_heads_split_from_a_product_are_no_epilogue() -> None:
     program = Program().step().run("aten::mm", [4096, 1024], [1024, 1024], kernel=GEMM)
     program.run("aten::mul", [4, 16, 1024, 64], [1, 1, 1024, 64], kernel=MUL)
     assert not program.findings("gemm_then_pointwise")
+
+
+def test_scaling_gradients_for_their_bucket_is_not_the_programs_work() -> None:
+    for finding in of_trace("ddp_rank0", "gemm_then_pointwise"):
+        assert not re.search(r"mm, then mul [\d.]+ µs", finding.explanation)
 
 
 def test_small_tensors_are_a_matter_of_latency() -> None:

@@ -6,6 +6,8 @@ import pytest
 from timelines import GEMM, SOFTMAX, Program, of_trace, pointwise
 
 from foretrace.analysis.findings.utilisation import wave_efficiency
+from foretrace.knowledge.kernels import Decoded
+from foretrace.knowledge.products import on_vector_units
 
 SGEMM = "ampere_sgemm_128x64_nn"
 SQUARE = [4096, 4096]
@@ -21,6 +23,14 @@ def test_fp32_on_vector_units_where_tf32_was_there() -> None:
     assert "TF32" in finding.explanation
 
 
+def test_without_shapes_the_products_are_named_but_no_saving_is_claimed() -> None:
+    program = Program(gpu="NVIDIA A100-SXM4-80GB")
+    program.build.meta["deviceProperties"][0].update(computeMajor=8, numSms=108)
+    (finding,) = program.step().run("aten::mm", dtypes=[], kernel=SGEMM, us=8000).findings("fp32_gemm")
+    assert finding.saving_us is None
+    assert "without shapes" in finding.explanation
+
+
 @pytest.mark.parametrize(
     "kernel",
     [
@@ -31,6 +41,18 @@ def test_fp32_on_vector_units_where_tf32_was_there() -> None:
 def test_tf32_kernels_are_fine(kernel: str) -> None:
     program = Program().step().run("aten::mm", SQUARE, SQUARE, dtypes="float", kernel=kernel, us=900)
     assert not program.findings("fp32_gemm")
+
+
+def test_a_matrix_instruction_or_unit_in_the_name_decides() -> None:
+    def named(family: str, **fields: str) -> bool:
+        return on_vector_units(Decoded("", "", "gemm", family, {"dtype": "fp32", **fields}, []))
+
+    assert named("cublas", tile="128x64")
+    assert not named("cublas", tile="128x64", instruction="16x8x8")
+    assert named("cutlass", unit="SIMT")
+    assert not named("cutlass", unit="tensor cores")
+    assert not named("tensile", tile="64x16", instruction="16x16x1")
+    assert not named("unknown")
 
 
 def test_without_a_datasheet_nothing_is_claimed() -> None:
@@ -52,6 +74,10 @@ def test_a_gemm_of_few_tiles_leaves_multiprocessors_idle() -> None:
 
 def test_a_gemm_near_its_peak_is_not_mentioned() -> None:
     assert not of_trace("mlp_eager", "low_gemm_utilisation")
+
+
+def test_a_gemm_that_is_over_at_once_is_not_mentioned() -> None:
+    assert not of_trace("linear_eager", "low_gemm_utilisation")
 
 
 def test_waves() -> None:

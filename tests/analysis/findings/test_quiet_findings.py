@@ -30,7 +30,7 @@ def test_without_a_gpu_nothing_is_said_about_launches() -> None:
 def test_occupancy_queries_are_counted_by_operator() -> None:
     program = Program().step().run("aten::mm", [64, 64], [64, 64], kernel="ampere_sgemm_64x64_nn", query=True)
     (finding,) = program.findings("occupancy_queries")
-    assert finding.title.startswith("1 occupancy quer")
+    assert finding.title.startswith("1 occupancy query a step")
     assert "aten::mm" in finding.title
 
 

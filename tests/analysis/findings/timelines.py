@@ -46,6 +46,7 @@ class Program:
         self._close()
         self._number += 1
         self._begin = self.now
+        self.now += 10
         return self
 
     def _close(self) -> None:

@@ -13,6 +13,7 @@ from foretrace.analysis.findings import (
     communication,
     compiled,
     copies,
+    cpu_work,
     epilogues,
     first_step,
     graphs,
@@ -30,7 +31,7 @@ from foretrace.analysis.findings import (
     utilisation,
 )
 from foretrace.analysis.findings.facts import Facts
-from foretrace.model.report import Finding, Health, Kernel, Step
+from foretrace.model.report import Finding, Health, Kernel, Operator, Step
 
 __all__ = ["DETECTORS", "find_all"]
 
@@ -52,6 +53,7 @@ DETECTORS: list[Detector] = [
     allocator.find,
     communication.find,
     compiled.find,
+    cpu_work.find,
     first_step.find,
     graphs.find,
     idle_time.find,
@@ -70,8 +72,9 @@ def find_all(
     steps: list[Step],
     kernels: list[Kernel],
     health: Sequence[Health] = (),
+    operators: Sequence[Operator] = (),
 ) -> list[Finding]:
     """All findings: what saves time first (most first), then by severity, then by rule."""
-    facts = Facts(context=context, costs=costs, steps=steps, kernels=kernels, health=health)
+    facts = Facts(context=context, costs=costs, steps=steps, kernels=kernels, health=health, operators=operators)
     found = [finding for detector in DETECTORS for finding in detector(facts)]
     return sorted(found, key=lambda f: (-(f.saving_us or 0.0), _ORDER[f.severity], f.rule, f.title))

@@ -44,6 +44,8 @@ def find(facts: Facts) -> Iterable[Finding]:
         rule = "epilogue_lost"
         if how == "convolution":
             rule = "convolution_bias"
+            if not facts.worth(time_us):
+                continue
             if any(bias.work.phase is not None for bias in members):
                 saving = None  # the fused convolutions have no backward pass
         number, each = facts.tally(len(members))

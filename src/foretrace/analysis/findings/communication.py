@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 from foretrace.analysis import intervals
 from foretrace.analysis.findings.facts import Facts, microseconds
 from foretrace.analysis.findings.host import listed, per
+from foretrace.knowledge.limits import LEAST_IDLE_US
 from foretrace.knowledge.rules_timeline import MESSAGE_KEYS, WAITS_FOR_RANKS, WAITS_UNKNOWN
 from foretrace.model.report import Finding
 
 __all__ = ["find", "overlap"]
 
 Int64 = NDArray[np.int64]
-# Exposed time below this is the ragged edge of an overlap.
-_LEAST_EXPOSED_US = 1.0
 
 
 def find(facts: Facts) -> Iterable[Finding]:
@@ -35,13 +34,13 @@ def find(facts: Facts) -> Iterable[Finding]:
     total, hidden = overlap(facts, communication, rows[~kinds])
     exposed_us = facts.per_step((total - hidden) / 1000)
     total_us = facts.per_step(total / 1000)
-    bare = exposed_us >= _LEAST_EXPOSED_US
+    bare = exposed_us >= LEAST_IDLE_US
     waiting_us = min(exposed_us, facts.per_step(_waiting(facts, communication, rows[~kinds]) / 1000))
     by_name: dict[str, float] = {}
     for row in communication.tolist():
         name = facts.kernel_at[row].short_name
         by_name[name] = by_name.get(name, 0.0) + facts.per_step(int(trace.duration[row]) / 1000)
-    if waiting_us >= _LEAST_EXPOSED_US:
+    if waiting_us >= LEAST_IDLE_US:
         waited = f"; {microseconds(waiting_us)} waits"
         waits = WAITS_FOR_RANKS.format(waiting=microseconds(waiting_us), saving=microseconds(exposed_us - waiting_us))
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import median
 
 import numpy as np
@@ -47,7 +46,11 @@ def find(facts: Facts) -> Iterable[Finding]:
 
 
 def _regions(facts: Facts) -> list[_Region]:
-    """Calls of compiled code that stand in no other one, in order of start."""
+    """Calls of compiled code in order of start.
+
+    After a graph break the rest of the function is called from inside the first region, so regions may stand in one
+    another. ``CompiledFunction``, which only wraps the region it stands in, is none of its own.
+    """
     trace = facts.context.trace
     ids = [compiled_region(name) for name in trace.names]
     named = np.array([i is not None for i in ids] or [False])
@@ -55,8 +58,9 @@ def _regions(facts: Facts) -> list[_Region]:
     rows = selected(facts, rows[named[trace.name_id[rows]]])
     found = []
     for row in rows[np.argsort(trace.start[rows], kind="stable")].tolist():
-        if not any(named[trace.name_id[up]] for up in trace.forest.ancestors(row)):
-            found.append(_Region(row, ids[trace.name_id[row]] or "?", int(facts.context.attribution.step[row])))
+        name = ids[trace.name_id[row]] or "?"
+        if name != "?" or not any(named[trace.name_id[up]] for up in trace.forest.ancestors(row)):
+            found.append(_Region(row, name, int(facts.context.attribution.step[row])))
     return found
 
 
@@ -77,9 +81,10 @@ def _seen(facts: Facts, regions: list[_Region]) -> Finding:
         code = f" Generated code by its hash: {code}{more}; the same hash in another trace is the same code."
     else:
         code = ""
-    late = {r.id for r in regions if r.compilation}
+    versions = _versions(regions)
+    late = sorted({r.id for r in regions if r.compilation and len(versions[r.frame]) == 1})
     again = (
-        f" Region {', '.join(sorted(late))} is not its frame's first compilation: it was compiled again before."
+        f" {', '.join(late)}: not the first compilation of its frame, which was compiled again before the recording."
         if late
         else ""
     )
@@ -105,29 +110,41 @@ def _graph_rows(facts: Facts) -> list[int]:
 
 
 def _around(facts: Facts, regions: list[_Region], graphs: list[int]) -> tuple[str, str]:
-    """CPU time of a call of compiled code outside the generated code, and how it is made up."""
+    """CPU time of a call of compiled code outside the generated code, and how it is made up.
+
+    That is the region's own time and its wrappers', and the lookup before it; what else runs inside (generated code,
+    operators after a graph break, further regions, compilation) is not the call's cost.
+    """
     trace = facts.context.trace
     parts: dict[str, list[float]] = {}
+    inside = {region.row: 0 for region in regions}  # ns of what runs directly inside and is no wrapper
     for row in selected(facts, trace.rows(RowKind.OPERATOR, RowKind.ANNOTATION)).tolist():
         name = trace.name(row)
         if name in COMPILE_WRAPPERS:
             parts.setdefault(name, []).append(int(trace.duration[row]) / 1000)
+            if name != _LOOKUP:
+                continue
+        if compiled_region(name) != "?":
+            up = _around_row(facts, row)
+            if up in inside:
+                inside[up] += int(trace.duration[row])
     medians = {name: median(found) for name, found in parts.items()}
-    inside: dict[int, int] = {}
-    tops = {region.row for region in regions}
-    for row in graphs:
-        for up in trace.forest.ancestors(row):
-            if up in tops:
-                inside[up] = inside.get(up, 0) + int(trace.duration[row])
-                break
     said = ", ".join(f"{name} {microseconds(us)}" for name, us in medians.items())
-    if inside:
-        rest = median((int(trace.duration[row]) - ns) / 1000 for row, ns in inside.items())
-        total = rest + medians.get(_LOOKUP, 0.0)
-        return microseconds(total), f" ({said})" if said else ""
-    if medians:
-        return microseconds(sum(medians.values())), f" ({said})"
-    return "an unknown time", ""
+    measured = f" ({said})" if said else ""
+    if graphs:
+        own = median((int(trace.duration[row]) - ns) / 1000 for row, ns in inside.items())
+        return microseconds(own + medians.get(_LOOKUP, 0.0)), measured
+    # Without rows for the generated code the region's own time may be that code's.
+    return (microseconds(sum(medians.values())), measured) if medians else ("an unknown time", "")
+
+
+def _around_row(facts: Facts, row: int) -> int:
+    """The row around another one, Python frames and ``CompiledFunction`` passed over (-1: none)."""
+    trace = facts.context.trace
+    for up in trace.forest.ancestors(row):
+        if trace.kind[up] != RowKind.PYTHON and compiled_region(trace.name(up)) != "?":
+            return up
+    return -1
 
 
 def _breaks(facts: Facts, regions: list[_Region]) -> Iterable[Finding]:
@@ -142,29 +159,24 @@ def _breaks(facts: Facts, regions: list[_Region]) -> Iterable[Finding]:
         return
     eager = _eager_operators(facts)
     between: dict[str, int] = {}
-    evidence = []
     for found in broken.values():
-        evidence += [region.row for region in found]
-        for one, following in pairwise(found):
-            if one.frame == following.frame or trace.lane[one.row] != trace.lane[following.row]:
-                continue
-            starts, rows = eager.get(int(trace.lane[one.row]), (np.zeros(0, np.int64), []))
-            low = int(np.searchsorted(starts, trace.end[one.row]))
-            high = int(np.searchsorted(starts, trace.start[following.row]))
-            for row in rows[low:high]:
+        low, high = int(trace.start[found[0].row]), int(trace.start[found[-1].row])
+        lane = int(trace.lane[found[0].row])
+        for row in eager:
+            if trace.lane[row] == lane and low <= trace.start[row] < high:
                 between[trace.name(row)] = between.get(trace.name(row), 0) + 1
     frames = sorted({r.frame for found in broken.values() for r in found})
-    total = sum(between.values())
     if between:
         top = sorted(between.items(), key=lambda item: (-item[1], item[0]))
-        said = f"{times(total, 'operator')} between them run eagerly (" + ", ".join(n for n, _ in top[:_NAMED])
-        said += ", …)" if len(top) > _NAMED else ")"
+        said = f"between them {', '.join(name for name, _ in top[:_NAMED])}{', …' if len(top) > _NAMED else ''} "
+        said += f"ran eagerly ({times(sum(between.values()), 'call')})"
     else:
         said = "no operator runs between them, only Python"
     yield facts.finding(
         "graph_break",
-        evidence,
+        [region.row for found in broken.values() for region in found],
         count=len(broken),
+        source_row=next(iter(broken.values()))[-1].row,
         frames=len(frames),
         ids=", ".join(frames[:8]) + (", …" if len(frames) > 8 else ""),
         between=said,
@@ -172,20 +184,23 @@ def _breaks(facts: Facts, regions: list[_Region]) -> Iterable[Finding]:
     )
 
 
-def _eager_operators(facts: Facts) -> dict[int, tuple[np.ndarray, list[int]]]:
-    """Thread → operators that stand in no other operator and are not torch.compile's own, by start."""
+def _eager_operators(facts: Facts) -> list[int]:
+    """Operators outside generated code that stand in no other operator than a compiled region."""
     trace = facts.context.trace
-    table: dict[int, list[int]] = {}
+    generated = bool(_graph_rows(facts))
+    found = []
     for row in selected(facts, trace.rows(RowKind.OPERATOR)).tolist():
-        name = trace.name(row)
-        if name.startswith(COMPILE_WRAPPERS) or trace.forest.enclosing(row, RowKind.OPERATOR) >= 0:
+        if "::" not in trace.name(row):  # the rows of torch.compile itself carry no namespace
             continue
-        table.setdefault(int(trace.lane[row]), []).append(row)
-    sorted_table = {}
-    for lane, rows in table.items():
-        rows.sort(key=lambda r: int(trace.start[r]))
-        sorted_table[lane] = (trace.start[rows], rows)
-    return sorted_table
+        for up in trace.forest.ancestors(row):
+            name = trace.name(up)
+            if trace.kind[up] == RowKind.OPERATOR and (compiled_region(name) is None or not generated):
+                break
+            if fx_graph(name) is not None or is_compiling(name):
+                break
+        else:
+            found.append(row)
+    return found
 
 
 def _recompiles(facts: Facts, regions: list[_Region]) -> Iterable[Finding]:
@@ -195,16 +210,12 @@ def _recompiles(facts: Facts, regions: list[_Region]) -> Iterable[Finding]:
     rows = trace.rows(RowKind.OPERATOR, RowKind.ANNOTATION)
     rows = selected(facts, rows[named[trace.name_id[rows]]])
     outer = [r for r in rows.tolist() if not any(named[trace.name_id[up]] for up in trace.forest.ancestors(r))]
-    versions: dict[str, set[int]] = {}
-    for region in regions:
-        if region.compilation is not None:
-            versions.setdefault(region.frame, set()).add(region.compilation)
-    several = {frame: found for frame, found in versions.items() if len(found) > 1}
+    several = {frame: found for frame, found in _versions(regions).items() if len(found) > 1}
     if not outer and not several:
         return
     reasons = []
     if outer:
-        reasons.append(f"compilation took {microseconds(int(trace.duration[outer].sum()) / 1000)} inside the steps")
+        reasons.append(f"compilation took {microseconds(int(trace.duration[outer].sum()) / 1000)}")
     if several:
         ids = ", ".join(f"{frame}/{n}" for frame, found in sorted(several.items()) for n in sorted(found))
         reasons.append(f"the same frame ran as different compilations ({ids})")
@@ -216,3 +227,12 @@ def _recompiles(facts: Facts, regions: list[_Region]) -> Iterable[Finding]:
         source_row=outer[0] if outer else changed[0],
         reasons=" and ".join(reasons),
     )
+
+
+def _versions(regions: list[_Region]) -> dict[str, set[int]]:
+    """Frame → the numbers of its compilations that ran."""
+    versions: dict[str, set[int]] = {}
+    for region in regions:
+        if region.compilation is not None:
+            versions.setdefault(region.frame, set()).add(region.compilation)
+    return versions

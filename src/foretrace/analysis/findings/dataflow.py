@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from foretrace.knowledge.copying import DDP_REDUCER
 from foretrace.knowledge.kineto import RowKind, is_backward_root
 from foretrace.knowledge.limits import RECENT_RESULTS
 from foretrace.knowledge.results import Tensor, Transfer, accumulates_gradient, is_pointwise, transfer
@@ -40,7 +41,8 @@ class Work:
         takers: works that take its result.
         kept: its result was needed again after the first taker.
         node: row of the autograd node it runs in; -1 outside the backward pass.
-        final: its result is a parameter's gradient, which no kernel of the backward pass takes.
+        final: it puts a parameter's gradient in its place (``.grad``, a bucket of DistributedDataParallel), where no
+            kernel of the backward pass takes it.
     """
 
     op: int
@@ -153,7 +155,7 @@ class _Stream:
         """The work whose result an operand is, or None.
 
         The operators of one autograd node mostly work on the same gradient side by side: what one of them took is
-        looked for before the results of other nodes, and of two that look alike neither takes the other's result.
+        taken to be read again before the results of other nodes are looked at.
         """
         waiting = self.waiting.get(tensor.elements, [])
         waiting[:] = [w for w in waiting if self._recent(w)]
@@ -164,7 +166,8 @@ class _Stream:
             shared = self.by_node.get(tensor.elements)
             if shared is not None and id(shared) not in mine:
                 shared.kept = True
-                return shared
+                mine.add(id(shared))
+                return None
         at = _fitting(waiting, work, tensor)
         return None if at is None else waiting.pop(at)
 
@@ -182,10 +185,15 @@ def _fitting(waiting: Sequence[Work | None], work: Work, tensor: Tensor) -> int 
                 continue
             if tensor.dtype is not None and result.dtype is not None and result.dtype != tensor.dtype:
                 continue
-            alike = candidate.name == work.name and candidate.moved.reads == work.moved.reads
-            if not (alike and work.node >= 0 and candidate.node == work.node):
+            if not _side_by_side(candidate, work):
                 return at
     return None
+
+
+def _side_by_side(one: Work, other: Work) -> bool:
+    """Whether two works are an autograd node's two gradients: the same operator on two tensors each."""
+    same_node = one.node >= 0 and one.node == other.node
+    return same_node and one.name == other.name and min(len(one.moved.reads), len(other.moved.reads)) > 1
 
 
 def _works(facts: Facts) -> Iterator[tuple[int, Work]]:
@@ -216,9 +224,8 @@ def _works(facts: Facts) -> Iterator[tuple[int, Work]]:
             kernel=kernels[0] if len(kernels) == 1 else None,
             step=int(attribution.step[first]),
             phase=attribution.phase.get(first),
-            node=_node(facts, op),
         )
-        work.final = work.node >= 0 and accumulates_gradient(trace.name(work.node))
+        work.node, work.final = _node(facts, op)
         _classify(work, kernels)
         yield int(trace.stream[first]), work
 
@@ -227,13 +234,21 @@ def _works(facts: Facts) -> Iterator[tuple[int, Work]]:
 _NODE_DEPTH = 8
 
 
-def _node(facts: Facts, op: int) -> int:
-    """The autograd node around an operator row; -1 for none."""
+def _node(facts: Facts, op: int) -> tuple[int, bool]:
+    """The autograd node an operator row runs in (-1: none), and whether it puts a parameter's gradient in its place.
+
+    What stands directly below the engine's row (adding up gradients that meet) is not the node's own work.
+    """
     trace = facts.context.trace
+    within = op
     for up in islice(trace.forest.ancestors(op), _NODE_DEPTH):
-        if is_backward_root(trace.name(up)):
-            return up
-    return -1
+        name = trace.name(up)
+        if accumulates_gradient(name) or name.startswith(DDP_REDUCER):
+            return up, True
+        if is_backward_root(name):
+            return (up if within != op else -1), False
+        within = up
+    return -1, False
 
 
 def _classify(work: Work, kernels: list[Kernel]) -> None:
@@ -243,7 +258,7 @@ def _classify(work: Work, kernels: list[Kernel]) -> None:
         work.kernel = max(products, key=lambda kernel: kernel.duration_us)
         return
     kernel = work.kernel
-    if kernel is None or len(work.rows) != 1 or kernel.bytes is None or kernel.phase == "optimizer":
+    if work.final or kernel is None or len(work.rows) != 1 or kernel.bytes is None or kernel.phase == "optimizer":
         return
     if kernel.kind == "copy" or work.name.rstrip("_") == "copy":
         reads, result = work.moved.reads, work.result

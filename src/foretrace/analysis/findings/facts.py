@@ -12,7 +12,7 @@ from foretrace.analysis.costs import KernelCosts
 from foretrace.knowledge.kineto import RowKind, source_line
 from foretrace.knowledge.limits import LEAST_SAVING_US, SHOWN_KINDS, WORTH_SAVING
 from foretrace.knowledge.rules import RULES
-from foretrace.model.report import Evidence, Finding, Health, Kernel, Step
+from foretrace.model.report import Evidence, Finding, Health, Kernel, Operator, Step
 
 if TYPE_CHECKING:
     from foretrace.analysis.findings.dataflow import Work
@@ -32,6 +32,7 @@ class Facts:
     steps: list[Step]
     kernels: list[Kernel]
     health: Sequence[Health] = ()
+    operators: Sequence[Operator] = ()
 
     @cached_property
     def kernel_at(self) -> dict[int, Kernel]:

@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 
 from foretrace.analysis.findings.facts import Facts, microseconds
 from foretrace.analysis.findings.host import listed, steps_annotated, times
-from foretrace.knowledge.kineto import Call, is_compiling, step_number
-from foretrace.knowledge.limits import COLD_STEP_RATIO
+from foretrace.knowledge.blocking import is_lazy_loading
+from foretrace.knowledge.kineto import Call, RowKind, is_compiling, step_number
+from foretrace.knowledge.limits import COLD_STEP_RATIO, NAMED_TIME_SHARE, SAME_STEP, SAME_TIME
 from foretrace.model.report import Finding, Step
 
 __all__ = ["find"]
-
-# Of the extra time, a name with less than this share is not worth naming.
-_NAMED_SHARE = 0.05
 
 
 def find(facts: Facts) -> Iterable[Finding]:
@@ -26,7 +24,7 @@ def find(facts: Facts) -> Iterable[Finding]:
         return
     first = facts.steps[0]
     # A step that did much less is no measure for the first one.
-    others = [s for s in facts.steps[1:] if 2 * (s.launches or 0) >= (first.launches or 0)]
+    others = [s for s in facts.steps[1:] if (s.launches or 0) >= SAME_STEP * (first.launches or 0)]
     if not others:
         return
     usual = median(step.period_us for step in others)
@@ -36,7 +34,7 @@ def find(facts: Facts) -> Iterable[Finding]:
     gpu = ""
     if first.gpu_busy_us is not None:
         busy = median(step.gpu_busy_us or 0.0 for step in others)
-        same = abs(first.gpu_busy_us - busy) <= 0.1 * max(busy, 1.0)
+        same = abs(first.gpu_busy_us - busy) <= SAME_TIME * max(busy, 1.0)
         gpu = f" The GPU worked {microseconds(first.gpu_busy_us)} in it, " + (
             "as in the others." if same else f"{microseconds(busy)} in the others."
         )
@@ -65,6 +63,15 @@ def _did(facts: Facts) -> str:
         rows = np.flatnonzero((trace.links.call == kind) & (step == 0))
         if len(rows):
             said.append(f"{times(len(rows), word)} ({microseconds(int(trace.duration[rows].sum()) / 1000)})")
+    span = trace.steps[0]
+    lazy = [
+        row
+        for row in trace.rows(RowKind.OVERHEAD).tolist()
+        if is_lazy_loading(trace.name(row)) and span.start <= trace.start[row] < span.end
+    ]
+    if lazy:
+        total = microseconds(int(trace.duration[lazy].sum()) / 1000)
+        said.append(f"{times(len(lazy), 'first use')} of a kernel that had to be loaded ({total})")
     compiling = [r for r in np.flatnonzero(step == 0).tolist() if is_compiling(trace.name(r))]
     outer = [r for r in compiling if not any(is_compiling(trace.name(up)) for up in trace.forest.ancestors(r))]
     if outer:
@@ -98,5 +105,5 @@ def _extra_self_time(facts: Facts, others: list[Step]) -> list[tuple[str, float]
     steps = [i for i, name in enumerate(trace.names) if step_number(name) is not None]
     more[steps] = 0.0
     excess = facts.steps[0].period_us - median(s.period_us for s in others)
-    large = np.flatnonzero(more > max(_NAMED_SHARE * excess, 1.0))
+    large = np.flatnonzero(more > max(NAMED_TIME_SHARE * excess, 1.0))
     return [(trace.names[i], float(more[i])) for i in large.tolist()]

@@ -81,9 +81,12 @@ def per(facts: Facts) -> str:
 
 
 def often(facts: Facts, total: int) -> str:
-    """How often something happens a step: ``3 times a step``, ``2.5 times a step``, ``once in this trace``."""
-    count = total / len(facts.steps)
-    return ("once" if count == 1 else f"{count:.3g} times") + " " + per(facts)
+    """How often something happens: ``3 times a step``, ``5 times in 2 steps``, ``once in this trace``."""
+    steps = len(facts.steps)
+    if not steps_annotated(facts) or total % steps == 0:
+        count = total // steps
+        return ("once" if count == 1 else f"{count:,} times") + " " + per(facts)
+    return ("once" if total == 1 else f"{total:,} times") + f" in {steps} steps"
 
 
 def times(count: int, word: str) -> str:

@@ -95,6 +95,8 @@ def queue_depths(facts: Facts, launches: Int64) -> Int64:
     stream = np.zeros(len(calls), dtype=np.int64)
     stream[position] = trace.device[gpu].astype(np.int64) * 2**32 + trace.stream[gpu]
     result = np.zeros(len(launches), dtype=np.int64)
+    if not len(calls):
+        return result
     at = np.searchsorted(calls, launches)
     known = (at < len(calls)) & (calls[np.minimum(at, len(calls) - 1)] == launches)
     for lane in np.unique(stream[at[known]]).tolist():

@@ -40,7 +40,7 @@ def _foreach(facts: Facts, name: str, rows: list[int]) -> Iterable[Finding]:
     passes: Counter[str] = Counter()
     calls: Counter[str] = Counter()
     for op in ops:
-        lists = sum("TensorList" in kind for kind in context.operands(op)["dtypes"])
+        lists = sum("TensorList" in str(kind) for kind in context.operands(op)["dtypes"])
         if not lists:
             return  # shapes were not recorded
         operator = context.trace.name(op)

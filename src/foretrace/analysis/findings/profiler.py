@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from foretrace.analysis.findings.facts import Facts, microseconds
 from foretrace.analysis.findings.host import pace
+from foretrace.knowledge.blocking import is_lazy_loading
 from foretrace.knowledge.kineto import RowKind, is_profiler_artifact
 from foretrace.model.report import Finding
 
@@ -20,7 +21,11 @@ def find(facts: Facts) -> Iterable[Finding]:
 
 def _artefacts(facts: Facts) -> Iterable[Finding]:
     trace = facts.context.trace
-    own = [row for row in trace.rows(RowKind.OVERHEAD).tolist() if is_profiler_artifact(trace.name(row))]
+    own = [
+        row
+        for row in trace.rows(RowKind.OVERHEAD).tolist()
+        if is_profiler_artifact(trace.name(row)) and not is_lazy_loading(trace.name(row))
+    ]
     final = sorted(facts.context.profiler_syncs)
     if not own and not final:
         return

@@ -100,13 +100,15 @@ def _queries(facts: Facts) -> Iterable[Finding]:
     if not len(rows):
         return
     owners = Counter(
-        trace.name(int(trace.links.op[row])) if trace.links.op[row] >= 0 else "no operator" for row in rows.tolist()
+        trace.name(int(trace.links.op[row])) if trace.links.op[row] >= 0 else "calls outside operators"
+        for row in rows.tolist()
     )
     listed = ", ".join(name for name, _ in owners.most_common(SHOWN_KINDS))
     number, each = facts.tally(len(rows))
     yield facts.finding(
         "occupancy_queries",
         rows.tolist(),
+        queries="query" if number == "1" else "queries",
         number=number,
         each=each,
         names=listed + (", …" if len(owners) > SHOWN_KINDS else ""),

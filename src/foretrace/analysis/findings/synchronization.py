@@ -12,14 +12,12 @@ from foretrace.analysis.findings.host import often, operator_around, pace, per, 
 from foretrace.analysis.steps import period_end
 from foretrace.knowledge.blocking import is_communication_owner
 from foretrace.knowledge.kineto import Call, RowKind, memcpy_direction, source_line, step_number
-from foretrace.knowledge.limits import NAMED_PLACES
+from foretrace.knowledge.limits import LEAST_IDLE_US, NAMED_PLACES
 from foretrace.knowledge.rules_timeline import SYNC_ADVICE, SYNC_SHAPES
 from foretrace.model.report import Finding
 
 __all__ = ["find"]
 
-# Idle time after a synchronization below this is what any launch takes.
-_LEAST_IDLE_US = 1.0
 # A label of the user's own in a title beside the call it holds.
 _LABEL_LENGTH = 24
 
@@ -164,7 +162,7 @@ def _finding(facts: Facts, places: list[_Place]) -> Finding:
     if all(place.owner for place in places):
         rule = "synchronization_library"
         what = first.owner or what
-    elif idle_us < _LEAST_IDLE_US:
+    elif idle_us < LEAST_IDLE_US:
         rule = "synchronization_free"
     elif all(place.ends_step for place in places):
         rule = "synchronization_end"

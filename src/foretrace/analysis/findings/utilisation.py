@@ -7,7 +7,7 @@ from math import ceil, prod
 from statistics import median
 
 from foretrace.analysis.findings.facts import Facts
-from foretrace.knowledge.limits import LOW_PEAK_SHARE, SHOWN_KINDS, WAVE_EFFICIENCY, WORTH_GEMM_SHARE
+from foretrace.knowledge.limits import LOW_PEAK_SHARE, SHOWN_KINDS, TINY_KERNEL_US, WAVE_EFFICIENCY, WORTH_GEMM_SHARE
 from foretrace.model.report import Finding
 
 __all__ = ["find", "wave_efficiency"]
@@ -26,6 +26,8 @@ def find(facts: Facts) -> Iterable[Finding]:
     for key, rows in groups.items():
         time_us = sum(facts.kernel_at[row].duration_us for row in rows)
         share = median(facts.kernel_at[row].of_peak or 0.0 for row in rows)
+        if time_us < TINY_KERNEL_US * len(rows):
+            continue  # launch and latency decide, not tiles
         if share < LOW_PEAK_SHARE and time_us >= WORTH_GEMM_SHARE * facts.kernel_us:
             slow.append((time_us, share, key, rows))
     for time_us, share, _, rows in sorted(slow, key=lambda item: -item[0])[:SHOWN_KINDS]:
