@@ -28,8 +28,10 @@ def kernel(bound: str, us: float, kind: str = "gemm") -> Kernel:
     )  # fmt: skip
 
 
-def with_gpu() -> Context:
+def with_gpu(*, steps: bool = True) -> Context:
     build = TraceBuilder()
+    if steps:
+        build.step(1, 0, 100)
     build.kernel("k", 20, 5, launch=build.launch(10))
     return Context(trace=build.trace())
 
@@ -65,7 +67,7 @@ def test_stacks_lengthen_cpu_time_more():
 
 def test_unknown_says_how_to_find_out():
     reasons = " ".join(of(50).because)
-    assert "time the step without the profiler: at 59 µs or less it is GPU-bound" in reasons
+    assert "time the step without the profiler: at 58.8 µs or less it is GPU-bound" in reasons
 
 
 @pytest.mark.parametrize(
@@ -135,3 +137,12 @@ def test_without_gpu_work_nothing_is_said_of_a_gpu():
 
 def test_steps_that_launched_nothing():
     assert verdict(with_gpu(), [step(100, 0)], [], [], None, False).bound == "unknown"
+
+
+def test_idle_time_of_a_trace_without_steps_bounds_nothing():
+    """Start-up is inside it: only the GPU's own pace, or an unprofiled timing, can say something."""
+    found = of(10, context=with_gpu(steps=False))
+    assert found.bound == "unknown"
+    assert any("no profiler steps" in reason for reason in found.because)
+    assert of(95, context=with_gpu(steps=False)).bound == "compute"
+    assert of(10, unprofiled=100, context=with_gpu(steps=False)).bound == "overhead"

@@ -65,7 +65,7 @@ def test_a_row_that_outlives_the_one_it_begins_in_hangs_further_out():
     build.step(1, 12, 100)
     trace = build.trace()
     assert parents(trace)["ProfilerStep#1"] == "train.py(1): main"
-    assert trace.forest.crossing == 1
+    assert trace.forest.crossing == 0, "an annotation outlives the frame that opened it by design"
 
 
 spans = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 30)), min_size=1, max_size=12)

@@ -62,6 +62,7 @@ def _repairs(trace: Trace) -> list[Health]:
 def _rows(trace: Trace) -> list[Health]:
     """Rows the reader had to leave out or change."""
     checks = []
+    _ = trace.correlation  # args that cannot be read are noticed when their ids are
     total = len(trace) + sum(trace.odd.get(why, 0) for why in ("without time", "duration beyond reason"))
     for why, name, detail in (
         ("without time", "rows_without_time", "{n} events have no usable time and were left out"),

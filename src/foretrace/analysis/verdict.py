@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from statistics import median
-
 from foretrace.analysis.context import Context
+from foretrace.analysis.findings.facts import microseconds
 from foretrace.analysis.health import trusted
-from foretrace.analysis.pace import NEEDED_CHECKS
+from foretrace.analysis.pace import NEEDED_CHECKS, Pace, pace_of
 from foretrace.knowledge.limits import (
     DOMINANT_SHARE,
     GPU_BOUND_SHARE,
     KNOWN_BOUND_SHARE,
     OVERHEAD_SHARE,
-    PROFILING_INFLATION,
-    PROFILING_INFLATION_STACKS,
 )
 from foretrace.model.report import Bound, Health, Kernel, Step, Timing, Verdict
 
@@ -34,58 +31,52 @@ def verdict(
     bad = [h.detail for h in health if h.state == "bad" and h.check in NEEDED_CHECKS]
     if not trusted(health, *NEEDED_CHECKS):
         return Verdict(bound="unknown", because=["the trace cannot be trusted: " + reason for reason in bad])
-    timed = [s for s in steps if s.gpu_busy_us and s.period_us > 0]
-    if not timed:
+    pace = pace_of(steps, unprofiled.median_us if unprofiled else None, stacks)
+    if pace is None:
         return Verdict(bound="unknown", because=["no GPU work was launched inside the steps"])
-    busy = median(s.gpu_busy_us or 0.0 for s in timed)
-    period = median(s.period_us for s in timed)
-    # A step may launch work that runs after it (the GPU is behind): then what it launched says more than its period.
-    worked = sum(s.period_us - (s.gpu_idle_us or 0.0) for s in timed)
-    share = min(1.0, max(worked, sum(s.gpu_busy_us or 0.0 for s in timed)) / sum(s.period_us for s in timed))
     nature, nature_reason = _nature(kernels)
-
-    if unprofiled is not None:
-        real = busy / unprofiled.median_us
-        said = (
-            f"GPU busy {_us(busy)} of an unprofiled step of {_us(unprofiled.median_us)} ({min(real, 1.0):.0%}; "
-            f"the profiled step takes {_us(period)})"
-        )
-        if real < OVERHEAD_SHARE:
-            return Verdict(bound="overhead", because=[said, "the GPU waits for the CPU even without the profiler"])
-        if real < GPU_BOUND_SHARE:
-            return Verdict(
-                bound="mixed",
-                because=[said, "neither the CPU nor the GPU alone sets the pace", nature_reason],
-            )
+    said = _busy(pace)
+    if pace.setter == "gpu":
         return Verdict(bound=nature, because=[said, nature_reason])
-
-    said = (
-        f"GPU busy {share:.0%} of the profiled time; the median step takes {_us(period)} "
-        f"and launches {_us(busy)} of GPU work"
-    )
-    if share >= GPU_BOUND_SHARE:
-        return Verdict(bound=nature, because=[said, nature_reason])
-    inflation = PROFILING_INFLATION_STACKS if stacks else PROFILING_INFLATION
-    if share * inflation < OVERHEAD_SHARE:
-        return Verdict(
-            bound="overhead",
-            because=[
-                said,
-                f"profiling lengthens CPU time, but not the {OVERHEAD_SHARE / share:.0f}-fold that it would take to "
-                "keep this GPU busy",
-            ],
+    if pace.setter == "both":
+        why = "neither the CPU nor the GPU alone sets the pace"
+        return Verdict(bound="mixed", because=[said, why, nature_reason])
+    if pace.unprofiled_us is not None:
+        return Verdict(bound="overhead", because=[said, "the GPU waits for the CPU even without the profiler"])
+    if context.trace.steps[0].row < 0:
+        why = (
+            "the trace has no profiler steps, so start-up and idle time around the work count too: record with a "
+            "schedule and call step() (foretrace.profile does)"
         )
+        return Verdict(bound="unknown", because=[said, why, nature_reason])
+    if pace.setter == "cpu":
+        why = (
+            f"profiling lengthens CPU time, but not the {OVERHEAD_SHARE / pace.share:.0f}-fold that it would take to "
+            "keep this GPU busy"
+        )
+        return Verdict(bound="overhead", because=[said, why])
     return Verdict(
         bound="unknown",
         because=[
             said,
-            "profiling lengthens CPU time by up to "
-            f"{inflation:.0f} times, so this trace alone cannot tell a GPU that waits from one that does not",
-            f"to find out, time the step without the profiler: at {_us(busy / GPU_BOUND_SHARE)} or less it is "
-            f"GPU-bound (`foretrace run` measures it and keeps it beside the trace)",
+            f"profiling lengthens CPU time by up to {pace.inflation:.0f} times, so this trace alone cannot tell a GPU "
+            "that waits from one that does not",
+            f"to find out, time the step without the profiler: at {microseconds(pace.busy_us / GPU_BOUND_SHARE)} or "
+            "less it is GPU-bound (`foretrace run` measures it and keeps it beside the trace)",
             nature_reason,
         ],
     )
+
+
+def _busy(pace: Pace) -> str:
+    """How busy the GPU was, by the better of the two timings."""
+    busy, period = microseconds(pace.busy_us), microseconds(pace.period_us)
+    if pace.unprofiled_us is not None:
+        share = min(1.0, pace.busy_us / pace.unprofiled_us)
+        real = microseconds(pace.unprofiled_us)
+        return f"GPU busy {busy} of an unprofiled step of {real} ({share:.0%}; the profiled step takes {period})"
+    said = f"GPU busy {pace.share:.0%} of the profiled time"
+    return f"{said}; the median step takes {period} and launches {busy} of GPU work"
 
 
 def _nature(kernels: list[Kernel]) -> tuple[Bound, str]:
@@ -115,7 +106,7 @@ def _nature(kernels: list[Kernel]) -> tuple[Bound, str]:
     ]
     of = "of the kernel time"
     if total != everything:
-        of += f" without communication ({_us(total)} in all)"
+        of += f" without communication ({microseconds(total)} in all)"
     reason = f"{of}, " + ", ".join(parts)
     if 1.0 - unknown < KNOWN_BOUND_SHARE:
         return "unknown", reason + " (too much is unknown for a roofline verdict)"
@@ -126,7 +117,3 @@ def _nature(kernels: list[Kernel]) -> tuple[Bound, str]:
     if shares.get("latency", 0.0) >= DOMINANT_SHARE * known:
         return "overhead", reason + ": the work is cut too small"
     return "mixed", reason
-
-
-def _us(value: float) -> str:
-    return f"{value / 1000:.3g} ms" if value >= 1000 else f"{value:.0f} µs"

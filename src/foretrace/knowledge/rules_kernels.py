@@ -51,8 +51,9 @@ KERNEL_RULES: dict[str, Rule] = {
         source="bytes counted from the recorded shapes, each operand read once and each result written once",
     ),
     "gemm_then_pointwise": Rule(
+        upper_bound=True,
         severity="note",
-        title="{pair}{others}: an epilogue could do it, up to {saving}",
+        title="{pair}{others}: an epilogue could do it",
         explanation="A GEMM writes its result and pointwise work reads it again ({number}{each}). Done in the "
         "GEMM's epilogue, before the result leaves the registers, {megabytes} of traffic would go, and with it up "
         "to {saving} of pointwise time; a GEMM that does more per tile may give some of it "
@@ -146,6 +147,7 @@ KERNEL_RULES: dict[str, Rule] = {
         "non_blocking=True.",
     ),
     "fp32_gemm": Rule(
+        upper_bound=True,
         severity="warning",
         title="{number} FP32 products{each} run without tensor cores: {time}, {share} of the kernel time",
         explanation="Their names say FP32 on the vector units, {slow} TFLOP/s on {gpu}; {faster} on its matrix units "
@@ -178,6 +180,7 @@ KERNEL_RULES: dict[str, Rule] = {
         source="tensor lists of the recorded _foreach operators, each read once and one written",
     ),
     "slow_attention": Rule(
+        upper_bound=True,
         severity="warning",
         title="{number} unfused attention(s){each}: {inner} between the products, {time} in all",
         explanation="In these, {how}: about {kernels} kernels each, and the scores ({scores}) cross memory between "

@@ -165,6 +165,7 @@ TIMELINE_RULES: dict[str, Rule] = {
         source="CUDA lazy loading; pytorch/pytorch#162466",
     ),
     "cpu_starved": Rule(
+        upper_bound=True,
         severity="warning",
         title="The GPU waits for the CPU to launch: {idle} {per} ({share} of it)",
         explanation="The queue was empty while the CPU was still in {most}. {proof}",
@@ -257,6 +258,7 @@ TIMELINE_RULES: dict[str, Rule] = {
         source="the side file's unprofiled timing",
     ),
     "exposed_communication": Rule(
+        upper_bound=True,
         severity="note",
         title="{exposed} of {total} communication {per} is hidden by no computation{waited}",
         explanation="Communication kernels ran {total} {per}; computation on the same GPU covered {hidden} of it, and "

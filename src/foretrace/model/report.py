@@ -93,9 +93,7 @@ class TraceInfo(msgspec.Struct, kw_only=True):
 class IdleCause(msgspec.Struct, kw_only=True):
     """GPU idle time of a step that one cause explains."""
 
-    cause: (
-        str  # synchronization | waiting_for_cpu | compile | graph | data_loading | launch_latency | unknown
-    )
+    cause: str  # synchronization | waiting_for_cpu | compile | graph | data_loading | launch_latency | unknown
     detail: str | None  # the operator, call or annotation the CPU was in
     us: float
     gaps: int
@@ -284,6 +282,7 @@ class Finding(msgspec.Struct, kw_only=True):
     saving_us: float | None  # per step
     suggestion: str | None
     count: int = 1
+    upper_bound: bool = False  # whether saving_us is the most that could be won, not what will be
 
 
 class Verdict(msgspec.Struct, kw_only=True):

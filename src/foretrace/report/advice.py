@@ -19,7 +19,9 @@ EVIDENCE_ROWS = 3
 
 def saving_words(finding: Finding) -> str:
     """ "31.8 µs" a step, or nothing."""
-    return "" if finding.saving_us is None else time(finding.saving_us)
+    if finding.saving_us is None:
+        return ""
+    return ("≤ " if finding.upper_bound else "") + time(finding.saving_us)
 
 
 def finding_lines(report: Report, width: int, most: int | None) -> list[Line]:

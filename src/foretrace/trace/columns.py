@@ -13,7 +13,7 @@ import numpy as np
 
 from foretrace.knowledge.kineto import RowKind, row_kind
 from foretrace.trace.event import RawEvent
-from foretrace.trace.ids import link_ids, read_args
+from foretrace.trace.ids import read_args
 from foretrace.trace.table import Lane, Trace
 
 __all__ = ["EXACT_US", "Columns", "floats", "whole_microseconds"]
@@ -132,7 +132,6 @@ class Columns:
             flows=self._backward_flows(lane_of),
             lane_names=self._lane_names(lane_of),
             odd=self.odd,
-            **link_ids(arguments, kind, self.odd),
         )
 
     def _append(self, positions: Any, picked: list[RawEvent], category: Any) -> None:

@@ -28,7 +28,8 @@ class Forest:
         parent: int64, row number of the smallest enclosing CPU row of the same thread; -1 for roots and for rows
             that are not CPU rows.
         order: int64, the CPU rows so that parents come before their children, threads one after the other.
-        crossing: rows that end after a row they start in.
+        crossing: rows that end after a row they start in. An annotation that outlives the Python frame of its
+            ``__enter__`` is meant to and not counted.
     """
 
     parent: NDArray[np.int64]
@@ -76,6 +77,7 @@ def build_forest(trace: Trace) -> Forest:
     order = rows[np.lexsort((trace.event[rows], rank, -trace.duration[rows], start[rows], trace.lane[rows]))]
     parent = np.full(len(trace), -1, dtype=np.int64)
     parents: list[int] = []
+    is_python = (kind == RowKind.PYTHON).tolist()
     crossing = 0
     stack: list[int] = []
     ends: list[int] = []
@@ -95,7 +97,7 @@ def build_forest(trace: Trace) -> Forest:
             stack.pop()
             ends.pop()
         while ends and row_end - ends[-1] > _CLOCK_SKEW_NS and 2 * (row_end - ends[-1]) > row_end - row_start:
-            crossing += 1
+            crossing += not is_python[stack[-1]]
             stack.pop()
             ends.pop()
         if stack:

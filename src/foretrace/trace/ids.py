@@ -59,7 +59,7 @@ def read_args(raw: Any) -> dict[str, Any] | None:
     return decoded if isinstance(decoded, dict) else None
 
 
-def link_ids(arguments: list[Any], kind: Any, odd: dict[str, int]) -> dict[str, Any]:
+def link_ids(arguments: list[Any], kind: Any, odd: dict[str, int]) -> tuple[Any, Any, Any]:
     """Columns ``correlation``, ``stream`` and ``device``; ``odd`` counts rows whose args cannot be read."""
     n = len(arguments)
     correlation = np.zeros(n, dtype=np.int64)
@@ -69,7 +69,7 @@ def link_ids(arguments: list[Any], kind: Any, odd: dict[str, int]) -> dict[str, 
         correlation[some] = _int64(found, "correlation")
         stream[some] = _int32(found, "stream")
         device[some] = _int32(found, "device")
-    return {"correlation": correlation, "stream": stream, "device": device}
+    return correlation, stream, device
 
 
 def operator_ids(arguments: list[Any], kind: Any) -> tuple[Any, Any]:

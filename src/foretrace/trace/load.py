@@ -25,6 +25,7 @@ __all__ = ["load", "parse"]
 def load(path: str | Path) -> Trace:
     """Read a profiler trace.
 
+    Large healthy files are read piece by piece (``stream.py``), everything else at once; the result is the same.
     ``path`` is a Kineto JSON file, plain or gzip (told by content, not by name), or ``-`` for standard input.
     Damaged files are read as far as they go and the damage is named in ``Trace.repairs``.
 

@@ -54,8 +54,6 @@ class Trace:
         kind: ``RowKind`` of each row, uint8.
         start, duration: int64 nanoseconds on the file's own clock.
         event: int64, position in the file's ``traceEvents``.
-        correlation: int64 id that ties API calls and GPU rows; 0 is none.
-        stream, device: int32, -1 where the row has none.
         arguments: the raw JSON of each row's ``args`` (empty where it has none); see ``args``.
         flows: (category, id, is_start, lane, time in ns) of the forward-to-backward arrows.
         odd: counts of rows that were left out of the columns or changed, by reason (for the health checks).
@@ -76,9 +74,6 @@ class Trace:
     start: Int64
     duration: Int64
     event: Int64
-    correlation: Int64
-    stream: Int32
-    device: Int32
     arguments: list[Any]
     flows: list[tuple[str, int, bool, int, int]] = field(default_factory=list)
     lane_names: dict[int, str] = field(default_factory=dict)
@@ -90,6 +85,27 @@ class Trace:
     def __repr__(self) -> str:
         gpu = int(self.is_gpu_work.sum())
         return f"<Trace {self.path}: {len(self)} rows, {gpu} on the GPU, {len(self.steps)} steps>"
+
+    @cached_property
+    def correlation(self) -> Int64:
+        """The id that ties API calls and GPU rows, int64; 0 is none. Read on first use."""
+        return self._link_ids[0]
+
+    @cached_property
+    def stream(self) -> Int32:
+        """Stream of a GPU row, int32; -1 where the row has none. Read on first use."""
+        return self._link_ids[1]
+
+    @cached_property
+    def device(self) -> Int32:
+        """Device of a GPU row, int32; -1 where the row has none. Read on first use."""
+        return self._link_ids[2]
+
+    @cached_property
+    def _link_ids(self) -> tuple[Int64, Int32, Int32]:
+        from foretrace.trace.ids import link_ids
+
+        return link_ids(self.arguments, self.kind, self.odd)
 
     @cached_property
     def external(self) -> Int64:

@@ -159,6 +159,7 @@ class Facts:
             saving_us=saving_us,
             suggestion=text.suggestion.format(**places) if text.suggestion else None,
             count=len(rows) if count is None else count,
+            upper_bound=text.upper_bound and saving_us is not None,
         )
 
 

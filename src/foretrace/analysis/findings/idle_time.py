@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from statistics import median
+from statistics import median_low
 from typing import Any
 
 import numpy as np
@@ -36,26 +36,30 @@ def _timed(facts: Facts) -> list[Step]:
     return [step for step in facts.steps if step.gpu_busy_us]
 
 
-def _idle(facts: Facts, cause: str) -> tuple[float, dict[str, float]]:
-    """GPU idle time of one cause: µs of the median step, and detail → µs of the mean step.
+def _idle(facts: Facts, cause: str) -> tuple[float, dict[str, float], float]:
+    """GPU idle time of one cause in the step that has the median of it: µs, detail → µs, the step's period in µs.
 
-    Gaps in which the launching thread recorded nothing are put down to no cause here.
+    All three are of one step, so that the parts add up to the whole. Gaps in which the launching thread recorded
+    nothing are put down to no cause here.
     """
+    totals: list[tuple[float, int]] = []
+    tables: list[dict[str, float]] = []
     steps = _timed(facts)
-    table: dict[str, float] = {}
-    totals = []
-    for step in steps:
-        items = [i for i in step.idle if i.cause == cause and i.detail not in (OUTSIDE, BETWEEN_STEPS)]
-        totals.append(sum(item.us for item in items))
-        for item in items:
-            name = item.detail or cause
-            table[name] = table.get(name, 0.0) + item.us / len(steps)
-    return median(totals), table
+    for position, step in enumerate(steps):
+        table: dict[str, float] = {}
+        for item in step.idle:
+            if item.cause == cause and item.detail not in (OUTSIDE, BETWEEN_STEPS):
+                name = item.detail or cause
+                table[name] = table.get(name, 0.0) + item.us
+        totals.append((sum(table.values()), position))
+        tables.append(table)
+    idle_us, position = median_low(sorted(totals))
+    return idle_us, tables[position], steps[position].period_us
 
 
 def _starved(facts: Facts, known: Pace) -> Iterable[Finding]:
-    idle_us, waiting = _idle(facts, "waiting_for_cpu")
-    share = idle_us / known.period_us
+    idle_us, waiting, period_us = _idle(facts, "waiting_for_cpu")
+    share = idle_us / period_us
     if known.setter == "gpu" or share < IDLE_SHARE:
         return
     places: dict[str, Any] = {
@@ -96,8 +100,8 @@ def _launches_after_gaps(facts: Facts) -> list[int]:
 
 
 def _data_loading(facts: Facts, known: Pace) -> Iterable[Finding]:
-    idle_us, waiting = _idle(facts, "data_loading")
-    if idle_us < IDLE_SHARE * known.period_us:
+    idle_us, waiting, period_us = _idle(facts, "data_loading")
+    if idle_us < IDLE_SHARE * period_us:
         return
     trace = facts.context.trace
     wanted = np.array([is_data_loading(name) for name in trace.names])
@@ -109,7 +113,7 @@ def _data_loading(facts: Facts, known: Pace) -> Iterable[Finding]:
         saving_us=saving or None,
         source_row=int(rows[0]) if len(rows) else None,
         idle=microseconds(idle_us),
-        share=f"{idle_us / known.period_us:.0%}",
+        share=f"{idle_us / period_us:.0%}",
         per=per(facts),
         names=listed(waiting.items()),
     )
