@@ -28,7 +28,7 @@ $(VENV)/.dev: pyproject.toml $(LOCK) | $(VENV)/bin/python
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo ## profile an MLP on this machine, explain it, then explain one recorded on an H200
-	@$(BIN)/python examples/demo.py
+	@$(BIN)/foretrace demo
 
 test: $(VENV)/.dev ## run every test that needs no GPU
 	$(BIN)/python -m pytest -n auto -q

@@ -26,6 +26,7 @@ COMMANDS = {
     "run": "profile a built-in workload, your own module, or a script",
     "explain": "read a trace: what ran, what bounds it, what would save time",
     "explain-kernel": "decode kernel names in words or as JSON lines",
+    "demo": "profile an MLP on this machine and explain it, then one recorded on an H200",
     "doctor": "check whether this machine can record GPU traces, and say how to mend it",
 }
 

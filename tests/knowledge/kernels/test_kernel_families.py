@@ -366,7 +366,7 @@ def test_letters_nccl_do_not_make_communication() -> None:
 def test_describe_says_it_in_words() -> None:
     text = describe(decode(NVJET))
 
-    assert text.startswith("nvjet 256x128 64x4 bias: a matrix multiplication of cuBLAS")
+    assert text.startswith("nvjet 256x128 64x4 TN bias: a matrix multiplication of cuBLAS")
     assert "cooperative" in text
     assert "Not understood: h, bz." in text
 

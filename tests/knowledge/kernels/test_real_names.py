@@ -94,9 +94,13 @@ def test_at_most_three_percent_have_no_kind() -> None:
     assert len(other) <= 0.03 * len(names), other
 
 
-def test_kind_and_family_of_every_name_as_reviewed() -> None:
+def test_kind_and_family_of_every_name_as_reviewed(regolden: bool) -> None:
     got = [[d.kind, d.family, d.short_name] for row in rows("kernel_names.tsv") for d in [decode(row[0])]]
 
+    if regolden:
+        golden = DATA / "kernel_names_golden.tsv"
+        kept = [line for line in golden.read_text().splitlines() if line.startswith("#")]
+        golden.write_text("\n".join(kept + ["\t".join(row) for row in got]) + "\n")
     assert got == rows("kernel_names_golden.tsv")
 
 

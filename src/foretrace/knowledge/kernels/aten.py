@@ -105,7 +105,7 @@ def _compiled_at_run_time(parsed: CppName) -> Found | None:
     decoded: dict[str, Any] = {"functor": name, "compiled": "at run time"}
     if found[2]:
         decoded["vector_width"] = int(found[2])
-    short = f"vectorized_elementwise<{found[2]}> {name}" if found[2] else f"elementwise {name}"
+    short = f"elementwise<{found[2]}> {name}" if found[2] else f"elementwise {name}"
     return Found("elementwise", "aten", short, decoded)
 
 
@@ -134,7 +134,8 @@ def _loop(parsed: CppName) -> Found:
         decoded["element_bytes"] = int(opaque[1])
     kind = _kind_of_functor(name, functor, loop)
     width = decoded.get("vector_width")
-    short = f"{loop}<{width}> {name}" if width else f"{loop} {name}"
+    # The width already says that the loop is vectorized, and the column is narrow.
+    short = f"{loop.removeprefix('vectorized_')}<{width}> {name}" if width else f"{loop} {name}"
     known = name in tables.KNOWN or name.removesuffix("_backward") in tables.KNOWN or bool(kind_by_words(name))
     unknown = [] if known or kind != "elementwise" else [name]
     return Found(kind, "aten", short, decoded, unknown)
@@ -225,12 +226,13 @@ def _named(parsed: CppName) -> Found:
         kind, unknown = "other", [base]
     decoded: dict[str, Any] = {}
     for argument in parsed.arguments[:4]:
+        # Copies see their elements as opaque words; the types after it are those of indices.
+        if opaque := _OPAQUE.search(argument):
+            decoded["element_bytes"] = int(opaque[1])
+            break
         if dtype := dtype_of(argument):
             decoded["dtype"] = dtype
             break
-    else:
-        if opaque := _OPAQUE.search(parsed.template[:300]):
-            decoded["element_bytes"] = int(opaque[1])
     lowered = base.lower()
     if "backward" in lowered or "_bwd" in lowered or "grad" in lowered:
         decoded["direction"] = "backward"

@@ -78,6 +78,8 @@ def match(text: str) -> Found | None:
     if epilogue:
         decoded["epilogue"] = epilogue
     short = f"nvjet {decoded['tile']} {found['k']}x{found['stages']}"
+    # TNT and NNT are different binaries of one tile: without the operands' letters two rows would look the same.
+    short += f" {decoded['layout']}" if "layout" in decoded else ""
     short += "".join(" " + word for word in epilogue) + (" splitK" if decoded.get("splitk") else "")
     return Found("gemm", "nvjet", short, decoded, unknown)
 

@@ -1,0 +1,41 @@
+"""``foretrace demo``: what a newcomer sees first."""
+
+from pathlib import Path
+
+import pytest
+
+import foretrace
+from foretrace.cli import main
+from foretrace.cli.demo import SAMPLE
+from foretrace.errors import MissingExtraError
+
+
+def test_the_bundled_trace_is_whole_and_has_its_unprofiled_timing():
+    report = foretrace.explain(SAMPLE)
+    assert [s.kernels for s in report.steps] == [5, 5, 5]
+    assert report.trace.unprofiled is not None
+    assert report.verdict.bound == "compute"
+    assert not [h for h in report.health if h.state != "ok"]
+
+
+def test_without_torch_the_demo_explains_the_bundled_trace_and_says_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def refuse(name: str, **options: object) -> list[Path]:
+        raise MissingExtraError("recording needs torch: pip install 'foretrace[torch]'")
+
+    monkeypatch.setattr("foretrace.cli.run.record_workload", refuse)
+    assert main(["demo"]) == 0
+    shown = capsys.readouterr().out
+    assert "Not recorded: recording needs torch" in shown
+    assert "VERDICT  compute-bound" in shown
+
+
+def test_the_demo_ends_with_the_path_of_what_it_wrote(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    written = tmp_path / "mlp.trace.json.gz"
+    written.write_bytes(SAMPLE.read_bytes())
+    monkeypatch.setattr("foretrace.cli.run.record_workload", lambda name, output=None: [written])
+    assert main(["demo"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith(f"Written: {written}")
