@@ -109,7 +109,8 @@ attempt(work)
 """
     found = outcome(python, code)
     assert found["result"] is None
-    assert found["said"][0].startswith("EmptyTraceError: CUDA tensors were made")
+    # Kineto still writes the launch calls, which are the better evidence; without them the allocator's count is.
+    assert found["said"][0].startswith("EmptyTraceError: 1 kernel launches were recorded and not one kernel")
     assert "foretrace doctor" in found["said"][0]
     assert rows(tmp_path / "gpu.trace.json.gz", "cpu_op")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from foretrace.analysis.findings.dataflow import Work
+from foretrace.analysis.findings.dataflow import Work, infer
 from foretrace.analysis.findings.facts import Facts, megabytes
 from foretrace.model.report import Finding
 
@@ -62,7 +62,7 @@ def find(facts: Facts) -> Iterable[Finding]:
 
 def attentions(facts: Facts) -> Iterator[Attention]:
     """Every place where a softmax stands between two batched products, each taking the result before it."""
-    for work in facts.flow:
+    for work in facts.once(infer):
         if work.name not in _SOFTMAX or work.moved.result is None:
             continue
         before = _back(work)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from foretrace.analysis.findings.dataflow import Work
+from foretrace.analysis.findings.dataflow import Work, infer
 from foretrace.analysis.findings.facts import Facts
 from foretrace.knowledge.kineto import RowKind
 from foretrace.knowledge.results import Tensor
@@ -69,7 +69,7 @@ def lost_biases(facts: Facts) -> Iterator[LostBias]:
     """Every addition of a bias that runs as work of its own, in order of start."""
     trace = facts.context.trace
     parent = trace.forest.parent
-    for work in facts.flow:
+    for work in facts.once(infer):
         if work.name in _ADDS:
             up = int(parent[work.op])
             inside = trace.name(up) if up >= 0 and trace.kind[up] == RowKind.OPERATOR else ""
@@ -109,7 +109,7 @@ def _seed(facts: Facts, work: Work) -> tuple[int, ...]:
 def _inside(facts: Facts) -> Iterator[Finding]:
     """Products whose bias needed no kernel."""
     rows: dict[str, list[int]] = {}
-    for work in facts.flow:
+    for work in facts.once(infer):
         if work.kind != "gemm" or len(work.rows) != 1 or work.kernel is None:
             continue
         named = "bias" in (work.kernel.decoded.get("epilogue") or [])

@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
 
+from foretrace.analysis.findings.facts import Facts
 from foretrace.knowledge.copying import DDP_REDUCER
 from foretrace.knowledge.kineto import RowKind, is_backward_root
 from foretrace.knowledge.limits import RECENT_RESULTS
 from foretrace.knowledge.results import Tensor, Transfer, accumulates_gradient, is_pointwise, transfer
 from foretrace.model.report import Kernel
-
-if TYPE_CHECKING:
-    from foretrace.analysis.findings.facts import Facts
 
 __all__ = ["Work", "chains", "infer"]
 

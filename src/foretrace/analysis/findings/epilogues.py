@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from foretrace.analysis.findings.dataflow import Work
+from foretrace.analysis.findings.claims import claimed, lost
+from foretrace.analysis.findings.dataflow import Work, infer
 from foretrace.analysis.findings.facts import Facts, breakdown, megabytes
-from foretrace.analysis.findings.round_trips import Chain, label, measure, title_of
+from foretrace.analysis.findings.round_trips import Chain, build, label, measure, title_of
 from foretrace.knowledge.limits import LEAST_ROUND_TRIP
 from foretrace.model.report import Finding
 
@@ -67,11 +68,11 @@ def find(facts: Facts) -> Iterable[Finding]:
 
 
 def _pairs(facts: Facts) -> list[_Pair]:
-    claimed = facts.claimed
-    chain_of = {id(work): chain for chain in facts.chains for work in chain.works}
+    taken = facts.once(claimed)
+    chain_of = {id(work): chain for chain in facts.once(build) for work in chain.works}
     fed: dict[int, tuple[Chain, list[Work]]] = {}
-    for work in facts.flow:
-        if work.kind != "pointwise" or id(work) in claimed:
+    for work in facts.once(infer):
+        if work.kind != "pointwise" or id(work) in taken:
             continue
         gemms = [gemm for source, same in work.sources if same and (gemm := _product(facts, source))]
         gemms = [g for g in gemms if g.phase == work.phase]
@@ -88,7 +89,7 @@ def _product(facts: Facts, source: Work) -> Work | None:
     """The GEMM behind a result; a bias that was added to it on the way is passed over."""
     if source.kind == "gemm":
         return source
-    if id(source) in facts.lost:
+    if id(source) in facts.once(lost):
         for before, same in source.sources:
             if same and before.kind == "gemm":
                 return before

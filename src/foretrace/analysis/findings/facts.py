@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from foretrace.analysis.context import Context
 from foretrace.analysis.costs import KernelCosts
@@ -14,11 +14,9 @@ from foretrace.knowledge.limits import LEAST_SAVING_US, SHOWN_KINDS, WORTH_SAVIN
 from foretrace.knowledge.rules import RULES
 from foretrace.model.report import Evidence, Finding, Health, Kernel, Operator, Step
 
-if TYPE_CHECKING:
-    from foretrace.analysis.findings.dataflow import Work
-    from foretrace.analysis.findings.round_trips import Chain
-
 __all__ = ["Facts", "breakdown", "gigabytes_per_second", "megabytes", "microseconds"]
+
+T = TypeVar("T")
 
 _SHOWN_EVIDENCE = 8
 
@@ -33,6 +31,7 @@ class Facts:
     kernels: list[Kernel]
     health: Sequence[Health] = ()
     operators: Sequence[Operator] = ()
+    _kept: dict[Any, Any] = field(default_factory=dict)
 
     @cached_property
     def kernel_at(self) -> dict[int, Kernel]:
@@ -78,33 +77,12 @@ class Facts:
         """Kernel time of the selected steps, µs, all steps together."""
         return sum(self.kernel_at[row].duration_us for row in self.in_steps)
 
-    @cached_property
-    def flow(self) -> list[Work]:
-        """Operator calls of the steps with who takes whose result, as far as it can be inferred."""
-        from foretrace.analysis.findings.dataflow import infer
-
-        return infer(self)
-
-    @cached_property
-    def lost(self) -> set[int]:
-        """``id`` of the works that add a bias which an epilogue could have taken."""
-        from foretrace.analysis.findings.bias import lost_biases
-
-        return {id(bias.work) for bias in lost_biases(self) if bias.work.kind != "gemm"}
-
-    @cached_property
-    def claimed(self) -> set[int]:
-        """``id`` of the pointwise works another finding accounts for: lost biases, unfused attention."""
-        from foretrace.analysis.findings.attention import inner_works
-
-        return self.lost | {id(work) for work in inner_works(self)}
-
-    @cached_property
-    def chains(self) -> list[Chain]:
-        """Chains of pointwise works that nothing else accounts for."""
-        from foretrace.analysis.findings.round_trips import build
-
-        return build(self)
+    def once(self, make: Callable[[Facts], T]) -> T:
+        """``make(self)``, computed by the first detector that asks and kept for the others."""
+        if make not in self._kept:
+            self._kept[make] = make(self)
+        kept: T = self._kept[make]
+        return kept
 
     def evidence(self, rows: Iterable[int]) -> list[Evidence]:
         """The first few of the rows a finding rests on."""

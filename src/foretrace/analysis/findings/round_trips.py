@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from foretrace.analysis.findings.dataflow import Work, chains
+from foretrace.analysis.findings.claims import claimed
+from foretrace.analysis.findings.dataflow import Work, chains, infer
 from foretrace.analysis.findings.facts import Facts, breakdown, gigabytes_per_second, megabytes
 from foretrace.knowledge.limits import LEAST_ROUND_TRIP
 from foretrace.model.report import Finding
@@ -37,7 +38,7 @@ class Chain:
 def find(facts: Facts) -> Iterable[Finding]:
     """``hbm_round_trip``: one finding over all chains, the kinds that save most named first."""
     kinds: dict[tuple[str, ...], list[Chain]] = {}
-    for chain in facts.chains:
+    for chain in facts.once(build):
         if chain.saved >= LEAST_ROUND_TRIP:
             kinds.setdefault(tuple(label(work) for work in chain.works), []).append(chain)
     ranked = sorted(kinds.items(), key=lambda item: -_saving(item[1]))
@@ -86,8 +87,8 @@ def measure(works: list[Work]) -> Chain:
 
 def build(facts: Facts) -> list[Chain]:
     """Chains of the steps; what belongs to another finding (a lost bias, attention) is left out."""
-    claimed = facts.claimed
-    free = [work for work in facts.flow if id(work) not in claimed]
+    taken = facts.once(claimed)
+    free = [work for work in facts.once(infer) if id(work) not in taken]
     return [measure(works) for works in chains(free)]
 
 
