@@ -1,6 +1,9 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["foretrace[torch]"]
+#
+# [tool.uv.sources]
+# foretrace = { path = "..", editable = true }
 # ///
 """Two operators, two kernels: torch.add(torch.matmul(x, w), b).
 
@@ -49,7 +52,7 @@ def main() -> None:
 
     heat, how = "warm" if args.warmup else "cold", "compile" if args.compile else "eager"
     path = f"traces/01_matmul_add/{args.size}_{args.dtype}_{heat}_{how}"
-    with foretrace.profile(path, wait=1, warmup=1, active=3, force=True) as recording:
+    with foretrace.profile(path, wait=1, warmup=1, active=3) as recording:
         for _ in recording.steps():
             step()
     recording.explain()

@@ -1,6 +1,9 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["foretrace[torch]"]
+#
+# [tool.uv.sources]
+# foretrace = { path = "..", editable = true }
 # ///
 """One nn.Linear with bias.
 
@@ -44,7 +47,7 @@ def main() -> None:
 
     how = "compile" if args.compile else "eager"
     path = f"traces/02_linear/{args.batch}_{args.in_dim}_{args.out_dim}_{how}"
-    with foretrace.profile(path, wait=1, warmup=1, active=3, force=True) as recording:
+    with foretrace.profile(path, wait=1, warmup=1, active=3) as recording:
         for _ in recording.steps():
             step()
     recording.explain()

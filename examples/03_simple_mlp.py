@@ -1,6 +1,9 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = ["foretrace[torch]"]
+#
+# [tool.uv.sources]
+# foretrace = { path = "..", editable = true }
 # ///
 """A GeGLU MLP: down(gelu(gate(x)) * up(x)).
 
@@ -60,7 +63,7 @@ def main() -> None:
 
     how = "compile" if args.compile else "eager"
     path = f"traces/03_simple_mlp/{args.batch}_{args.seq}_{args.dim}_{args.hidden}_{how}"
-    with foretrace.profile(path, wait=1, warmup=1, active=3, force=True) as recording:
+    with foretrace.profile(path, wait=1, warmup=1, active=3) as recording:
         for _ in recording.steps():
             step()
     recording.explain()

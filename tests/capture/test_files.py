@@ -162,3 +162,12 @@ def test_a_damaged_trace_is_counted_as_far_as_it_goes(tmp_path: Path) -> None:
     file = tmp_path / "x.json"
     file.write_text('{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k"}, {"ph": "X", "cat": "ker')
     assert count_rows(file).kernels == 1
+
+
+def test_a_name_without_ending_gets_the_next_free_number(tmp_path: Path) -> None:
+    first = target(tmp_path / "mlp")
+    first.write_bytes(b"kept")
+    assert target(tmp_path / "mlp").name == "mlp.2.trace.json.gz"
+    assert target(tmp_path / "mlp", force=True) == first
+    with pytest.raises(InputError, match="exists"):
+        target(first)

@@ -42,10 +42,12 @@ def test_an_example_records_and_explains(tmp_path: Path, name: str, flags: str, 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_can_be_run_by_uv(name: str) -> None:
     text = (EXAMPLES / f"{name}.py").read_text()
-    block = re.search(r"^# /// script\n((?:# .*\n)+?)# ///$", text, re.MULTILINE)
+    block = re.search(r"^# /// script\n((?:#(?: .*)?\n)+?)# ///$", text, re.MULTILINE)
     assert block is not None
-    metadata = tomllib.loads(re.sub(r"^# ", "", block.group(1), flags=re.MULTILINE))
-    assert metadata == {"requires-python": ">=3.11", "dependencies": ["foretrace[torch]"]}
+    metadata = tomllib.loads(re.sub(r"^# ?", "", block.group(1), flags=re.MULTILINE))
+    assert (metadata["requires-python"], metadata["dependencies"]) == (">=3.11", ["foretrace[torch]"])
+    source = metadata["tool"]["uv"]["sources"]["foretrace"]["path"]
+    assert (EXAMPLES / source / "pyproject.toml").exists(), "uv must find this checkout, not a released foretrace"
 
 
 @pytest.mark.parametrize("name", NAMES)

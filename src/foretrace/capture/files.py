@@ -50,13 +50,14 @@ class Rows:
 def target(path: str | os.PathLike[str], *, force: bool = False) -> Path:
     """Turn what the user gave as a path into the file to write; its folder is made.
 
-    ``traces/mlp`` becomes ``traces/mlp.trace.json.gz``; ``.json`` and ``.gz`` are kept (``.json``: not
-    packed). Raises :class:`InputError` when the file exists (without ``force``), is a folder, or cannot be
-    created.
+    ``traces/mlp`` becomes ``traces/mlp.trace.json.gz``, or with the next free number where that exists; ``.json`` and
+    ``.gz`` are names to be kept (``.json``: not packed). Raises :class:`InputError` when a file so named exists
+    (without ``force``), is a folder, or cannot be created.
     """
     path = Path(path)
     if path.suffix.lower() not in (".json", ".gz"):
         path = path.with_name(path.name + SUFFIX) if path.name else path / f"profile{SUFFIX}"
+        path = path if force else free_name(path)
     if path.is_dir():
         raise InputError(f"{path} is a folder; give the name of a file in it")
     if path.exists() and not force:
