@@ -9,6 +9,7 @@ from decimal import Decimal
 from operator import attrgetter
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from foretrace.knowledge.kineto import RowKind, row_kind
@@ -16,10 +17,10 @@ from foretrace.trace.event import RawEvent
 from foretrace.trace.ids import read_args
 from foretrace.trace.table import Lane, Trace
 
-__all__ = ["EXACT_US", "Columns", "floats", "whole_microseconds"]
+__all__ = ["Columns", "exact_times"]
 
 # Largest µs count whose float64 neighbours are under 1 ns apart, so that rounding finds the written nanosecond.
-EXACT_US = float(2**43)
+_EXACT_US = float(2**43)
 # A µs count past this is in the year 2255; nanoseconds since 1970 are far beyond it.
 _LATEST_US = 9.0e15
 # Nanoseconds past this do not fit into int64.
@@ -29,7 +30,7 @@ _ALLOCATOR = "cpu_instant_event"
 _BACKWARD_FLOWS = ("fwdbwd", "forward_backward")
 
 
-def whole_microseconds(ts: Any) -> bool:
+def _whole_microseconds(ts: Any) -> bool:
     """Whether large times (float64 µs) are whole microseconds, as torch before 2.2 wrote them.
 
     A float64 near 1.7e15 keeps quarters, so a quarter of all fractions look whole; that all of many do is no chance.
@@ -54,6 +55,38 @@ class _Table(defaultdict[Any, int]):
         return list(itertools.compress(self, present.tolist())), (np.cumsum(present) - 1)[ids].astype(np.int32)
 
 
+class _Lanes(_Table):
+    """(pid, tid) pairs; those of integers are looked up all at once, since making a tuple an event is slow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._codes = np.zeros(0, dtype=np.int64)  # of the known pairs, sorted
+        self._places = np.zeros(0, dtype=np.int32)
+
+    def of(self, events: list[RawEvent]) -> Any:
+        """The position of each event's pair, int32."""
+        count = len(events)
+        pairs = attrgetter("pid", "tid")
+        try:
+            pid = np.fromiter(map(attrgetter("pid"), events), dtype=np.int64, count=count)
+            tid = np.fromiter(map(attrgetter("tid"), events), dtype=np.int64, count=count)
+        except (TypeError, ValueError, OverflowError):  # a name such as "Spans"
+            return self.ids(map(pairs, events), count)
+        if not count or max(abs(pid).max(), abs(tid).max()) >= 2**31:
+            return self.ids(map(pairs, events), count)
+        code = (pid << 32) + tid
+        if len(self._codes):
+            place = np.minimum(np.searchsorted(self._codes, code), len(self._codes) - 1)
+            if (self._codes[place] == code).all():
+                return self._places[place]
+        ids = self.ids(map(pairs, events), count)
+        known, first = np.unique(code, return_index=True)
+        codes = np.concatenate((self._codes, known))
+        self._codes, order = np.unique(codes, return_index=True)
+        self._places = np.concatenate((self._places, ids[first]))[order]
+        return ids
+
+
 class Columns:
     """Collects batches of events with ``add``; ``trace`` puts the columns together."""
 
@@ -63,7 +96,7 @@ class Columns:
         self._phases = _Table()
         self._names = _Table()
         self._categories = _Table()
-        self._lanes = _Table()
+        self._lanes = _Lanes()
         self._arguments: list[Any] = []
         self._parts: defaultdict[str, list[Any]] = defaultdict(list)
         self._halves: list[tuple[int, RawEvent]] = []  # begin and end events
@@ -74,15 +107,21 @@ class Columns:
         for category in (_ALLOCATOR, *_BACKWARD_FLOWS):
             _ = self._categories[category]
 
-    def add(self, events: list[RawEvent]) -> None:
-        """Take over the next events of the file."""
+    def add(self, events: list[RawEvent], text: Any = None) -> None:
+        """Take over the next events of the file.
+
+        ``text``, a JSON list of just these events, is consulted where times need more than a float64.
+        """
         count = len(events)
         phase = self._phases.ids(map(attrgetter("ph"), events), count)
         category = self._categories.ids(map(attrgetter("cat"), events), count)
         complete, instant, begin, end, metadata, source, sink = range(7)
         timed = np.flatnonzero((phase == complete) | ((phase == instant) & (category == 0)))
         picked = [events[i] for i in timed.tolist()]
-        self._append(timed + self.total, picked, category[timed])
+        ts = _floats(picked, "ts")
+        if text is not None and _rounded(ts):
+            set_exact_times(events, text)
+        self._append(timed + self.total, picked, ts, category[timed])
         if len(timed) < count:
             for i in np.flatnonzero((phase == begin) | (phase == end)).tolist():
                 self._halves.append((self.total + i, events[i]))
@@ -134,10 +173,10 @@ class Columns:
             odd=self.odd,
         )
 
-    def _append(self, positions: Any, picked: list[RawEvent], category: Any) -> None:
+    def _append(self, positions: Any, picked: list[RawEvent], ts: Any, category: Any) -> None:
         count = len(picked)
         parts = self._parts
-        ts, dur = floats(picked, "ts"), floats(picked, "dur")
+        dur = _floats(picked, "dur")
         unknown = np.isnan(dur)
         if unknown.any():
             # Allocator instants have no duration by nature; work without one is kept and counted.
@@ -149,7 +188,7 @@ class Columns:
         parts["start"].append(_nanoseconds(picked, ts))
         parts["category"].append(category)
         parts["name"].append(self._names.ids(map(attrgetter("name"), picked), count))
-        parts["lane"].append(self._lanes.ids(map(attrgetter("pid", "tid"), picked), count))
+        parts["lane"].append(self._lanes.of(picked))
         self._arguments += map(attrgetter("args"), picked)
 
     def _count(self, why: str, count: int) -> None:
@@ -177,7 +216,8 @@ class Columns:
         self._count("begin or end without partner", unmatched + sum(map(len, open_by_lane.values())))
         events = [event for _, event in folded]
         category = self._categories.ids((event.cat for event in events), len(events))
-        self._append(np.array([position for position, _ in folded], dtype=np.int64), events, category)
+        positions = np.array([position for position, _ in folded], dtype=np.int64)
+        self._append(positions, events, _floats(events, "ts"), category)
 
     def _times(self, start: Any, ts: Any, dur: Any, repairs: list[str]) -> tuple[Any, Any, Any]:
         """Start and duration in ns (int64), and the mask of rows whose times can be used at all."""
@@ -216,7 +256,7 @@ class Columns:
         return names
 
 
-def floats(picked: list[RawEvent], name: str) -> Any:
+def _floats(picked: list[RawEvent], name: str) -> Any:
     """One field of all events as float64, NaN where it is missing."""
     try:
         return np.fromiter(map(attrgetter(name), picked), dtype=np.float64, count=len(picked))
@@ -225,12 +265,42 @@ def floats(picked: list[RawEvent], name: str) -> Any:
         return np.array([float("nan") if v is None else v for v in values], dtype=np.float64)
 
 
+class _ExactTimes(msgspec.Struct, gc=False):
+    ts: Decimal | None = None
+
+
+_exact_list = msgspec.json.Decoder(list[_ExactTimes])
+
+
+def _rounded(ts: Any) -> bool:
+    """Whether float64 µs may have lost nanoseconds."""
+    ts = ts[np.isfinite(ts)]
+    return float(np.abs(ts).max(initial=0.0)) >= _EXACT_US and not _whole_microseconds(ts)
+
+
+def exact_times(events: list[RawEvent], text: Any) -> None:
+    """``set_exact_times`` where it is needed."""
+    if _rounded(_floats(events, "ts")):
+        set_exact_times(events, text)
+
+
+def set_exact_times(events: list[RawEvent], text: Any) -> None:
+    """Replace starts by the ``Decimal`` in the text, a JSON list of just these events."""
+    try:
+        exact = _exact_list.decode(text)
+    except msgspec.DecodeError:
+        return  # a time that is no number; those that are came as decimals already
+    for event, times in zip(events, exact, strict=True):
+        if event.ts is not None:
+            event.ts = times.ts  # type: ignore[assignment]  # only `_nanoseconds` looks at it
+
+
 def _nanoseconds(picked: list[RawEvent], ts: Any) -> Any:
     """Starts as int64 ns; what is no time, or beyond what µs can be, is 0."""
     sane = np.where(np.abs(ts) <= _LATEST_US, ts, 0.0)
-    if float(np.abs(sane).max(initial=0.0)) < EXACT_US:
+    if float(np.abs(sane).max(initial=0.0)) < _EXACT_US:
         return np.rint(sane * 1000.0).astype(np.int64)
-    if whole_microseconds(sane):
+    if _whole_microseconds(sane):
         return sane.astype(np.int64) * 1000
     # Decimals, where `exact_times` read them from the text.
     thousand = Decimal(1000)

@@ -6,24 +6,18 @@ Timestamps are exact: a float64 holds a decimal microsecond count to the nanosec
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 import msgspec
 
-from foretrace.trace.columns import EXACT_US, floats, whole_microseconds
+from foretrace.trace.columns import exact_times
 from foretrace.trace.event import RawEvent
 
-__all__ = ["decode_fast", "event_decoder", "event_list_decoder", "exact_times"]
-
-
-class _ExactTimes(msgspec.Struct, gc=False):
-    ts: Decimal | None = None
+__all__ = ["decode_fast", "event_decoder", "event_list_decoder"]
 
 
 event_decoder = msgspec.json.Decoder(RawEvent)
 event_list_decoder = msgspec.json.Decoder(list[RawEvent])
-_exact_list = msgspec.json.Decoder(list[_ExactTimes])
 _top_level = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _anything = msgspec.json.Decoder()
 
@@ -48,18 +42,3 @@ def decode_fast(text: bytes) -> tuple[list[RawEvent], dict[str, Any], bool]:
         except msgspec.DecodeError:
             meta[key] = None
     return events, meta, False
-
-
-def exact_times(events: list[RawEvent], text: bytes | msgspec.Raw) -> None:
-    """Replace starts that a float64 rounds by the ``Decimal`` in the text, a JSON list of just these events."""
-    ts = floats(events, "ts")
-    ts = ts[ts == ts]
-    if float(abs(ts).max(initial=0.0)) < EXACT_US or whole_microseconds(ts):
-        return
-    try:
-        exact = _exact_list.decode(text)
-    except msgspec.DecodeError:
-        return  # a time that is no number; those that are came as decimals already
-    for event, times in zip(events, exact, strict=True):
-        if event.ts is not None:
-            event.ts = times.ts  # type: ignore[assignment]  # only `Columns` looks at it

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from foretrace.errors import TraceReadError
-from foretrace.trace.decode import decode_fast, event_decoder, event_list_decoder, exact_times
+from foretrace.trace.columns import exact_times
+from foretrace.trace.decode import decode_fast, event_decoder, event_list_decoder
 from foretrace.trace.encoding import to_utf8
 from foretrace.trace.event import RawEvent
 from foretrace.trace.fragment import EVENT_START, TYPES, LooseEvent, decode_lenient, loosened, mend, object_end

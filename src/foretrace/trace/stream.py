@@ -15,7 +15,7 @@ import msgspec
 
 from foretrace.knowledge.formats import GZIP_MAGIC, KINETO_KEYS
 from foretrace.trace.columns import Columns
-from foretrace.trace.decode import event_list_decoder, exact_times
+from foretrace.trace.decode import event_list_decoder
 from foretrace.trace.fragment import EVENT_START
 
 __all__ = ["Streamed", "stream_events"]
@@ -26,6 +26,7 @@ _SMALLEST = 4 << 20
 # An event that does not end within this is none.
 _LARGEST_EVENT = 64 << 20
 _BETWEEN = b" \t\r\n,"
+_OPEN, _CLOSE = b"[]"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 Streamed = tuple[Columns, dict[str, Any], bool, bool]
@@ -70,36 +71,44 @@ def _read(file: Any) -> tuple[Columns, dict[str, Any], bool]:
         if not key:
             raise ValueError("the list of events does not begin within the first piece")
         head, text = text[: key.start()], text[key.end() :]
-    while piece := file.read(_PIECE):
-        cut = _last_start(text)
-        if cut > 0:
-            _take(columns, text, cut)
-            text = b"".join((memoryview(text)[cut:], piece))
-        elif len(text) < _LARGEST_EVENT:
-            text += piece
+    while True:
+        # One buffer a piece: the raw args stay views into it, so that nothing is copied but the cut-off last event.
+        buffer = bytearray(1 + len(text) + _PIECE)
+        buffer[0] = _OPEN
+        buffer[1 : 1 + len(text)] = text
+        view = memoryview(buffer)
+        got = file.readinto(view[1 + len(text) :])
+        if not got:
+            break
+        used = 1 + len(text) + got
+        cut = _last_start(buffer, used)
+        if cut > 1:
+            text = bytes(view[cut:used])
+            _take(columns, buffer, cut)
+        elif used < _LARGEST_EVENT:
+            text = bytes(view[1:used])
         else:
             raise ValueError("an event without end")
     end, meta = (_bare_end(text), {}) if bare else _end(head, text)
-    _take(columns, text, end)
+    _take(columns, bytearray(b"[%b]" % text[:end]), end + 1)
     return columns, meta, bare
 
 
-def _take(columns: Columns, text: bytes, end: int) -> None:
-    """Decode the events in front of ``end`` (the comma behind the last one may be there)."""
-    while end and text[end - 1] in _BETWEEN:
+def _take(columns: Columns, buffer: bytearray, end: int) -> None:
+    """Decode the events between the opening bracket and ``end``; the comma behind the last gives way to a bracket."""
+    while buffer[end - 1] in _BETWEEN:
         end -= 1
-    listed = b"".join((b"[", memoryview(text)[:end], b"]"))
-    if not listed.isascii():
-        listed.decode("utf-8")  # raises where it is none; the typed decoder does not look into args
-    events = event_list_decoder.decode(listed)
-    exact_times(events, listed)
-    columns.add(events)
+    buffer[end] = _CLOSE
+    listed = memoryview(buffer)[: end + 1]
+    if not buffer.isascii():
+        str(listed, "utf-8")  # raises where it is none; the typed decoder does not look into args
+    columns.add(event_list_decoder.decode(listed), listed)
 
 
-def _last_start(text: bytes) -> int:
-    """Where the last event of the text begins (it may be incomplete); -1 where there is none but the first."""
-    at = text.rfind(b"{")
-    while at > 0:
+def _last_start(text: bytearray, end: int) -> int:
+    """Where the last event before ``end`` begins (it may be incomplete); -1 where there is none but the first."""
+    at = text.rfind(b"{", 0, end)
+    while at > 1:
         if EVENT_START.match(text, at) and text[max(at - 64, 0) : at].rstrip()[-1:] == b",":
             return at
         at = text.rfind(b"{", 0, at)
