@@ -208,8 +208,11 @@ def test_repairs_are_repeated_here():
     text = sound().text()
     harmless = parse(b"\xef\xbb\xbf" + text)
     assert states(harmless)["repaired"] == "ok"
-    cut = parse(text[:-40])
-    assert states(cut)["repaired"] == "suspect"
+    cut = parse(text[: len(text) // 2])
+    assert states(cut)["repaired"] == "bad", "GPU rows stand behind the CPU rows: a cut loses work of every step"
+    skipped = sound().trace()
+    skipped.repairs.append("1 event could not be read and was skipped")
+    assert states(skipped)["repaired"] == "suspect"
 
 
 def test_rows_the_reader_left_out():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from builders import TraceBuilder
+from foretrace import explain
 from foretrace.analysis.context import Context
-from foretrace.analysis.idle import IdleCauses
+from foretrace.analysis.idle import QUEUED, IdleCauses
 
 
 def two_kernels(*, first_ends: float = 100.0, second_starts: float = 300.0, launched: float = 290.0) -> TraceBuilder:
@@ -45,13 +46,13 @@ def test_python_between_operators():
     build.step(1, 0, 500)
     build.annotation("train_step", 5, 400)
     build.op("aten::mm", 285, 25)
-    assert cause(build) == ("waiting_for_cpu", "Python between the operators of train_step")
+    assert cause(build) == ("waiting_for_cpu", "Python in train_step")
 
 
 def test_python_of_the_step_itself_names_no_number():
     build = two_kernels()
     build.step(7, 0, 500)
-    assert cause(build) == ("waiting_for_cpu", "Python between the operators of the step")
+    assert cause(build) == ("waiting_for_cpu", "Python in the step")
 
 
 def test_with_stacks_the_function_is_named():
@@ -130,8 +131,20 @@ def test_a_launch_on_its_way_is_launch_latency(launched):
 
 def test_a_kernel_queued_long_before_waited_for_something_else():
     found, detail = cause(two_kernels(launched=20))
-    assert found == "unknown"
-    assert "queued already" in detail
+    assert (found, detail) == ("unknown", QUEUED)
+
+
+def test_the_cpu_is_blamed_only_until_its_launch_returned():
+    """A kernel launched after the gap began, but long before it started, waited for something else after that."""
+    build = TraceBuilder()
+    build.step(1, 0, 2000)
+    build.kernel("one", 10, 90, launch=build.launch(2))
+    build.op("aten::slow", 110, 95)
+    build.kernel("two", 1000, 50, launch=build.launch(200, 5))
+    (step,) = explain(build.trace()).steps
+    causes = {(i.cause, i.detail): i.us for i in step.idle if i.us > 20}
+    assert causes[("waiting_for_cpu", "aten::slow")] == 105.0
+    assert causes[("unknown", QUEUED)] == 795.0
 
 
 def test_a_kernel_without_a_launch():

@@ -149,3 +149,35 @@ def test_a_selected_step_restricts_every_table():
     assert [s.label for s in report.steps] == ["ProfilerStep#1"]
     assert [k.duration_us for k in report.kernels] == [51.0]
     assert [o.calls for o in report.operators if o.name == "aten::mm"] == [1]
+
+
+def test_a_last_step_with_nothing_in_it_halves_no_number():
+    build = TraceBuilder()
+    for number in range(2):
+        build.step(number, 1000 * number, 900)
+        mm(build, 1000 * number + 10, 50)
+    build.step(2, 2000, 40)
+    report = explain(build.trace())
+    assert len(report.steps) == 3
+    assert report.groups[0].calls_per_step == 1.0
+    assert any("ProfilerStep#2 holds no work" in warning for warning in report.trace.warnings)
+
+
+def test_launches_without_kernels_are_no_cpu_work():
+    """The GPU part of the recording was lost: an operator's CPU time is the time to launch it, not to do it."""
+    build = TraceBuilder(gpu=None)
+    build.op("aten::mm", 0, 20, shapes=[[512, 512], [512, 512]], dtypes=[BF16, BF16])
+    build.launch(5)
+    report = explain(build.trace())
+    assert all(o.cpu_gflops is None for o in report.operators)
+    assert not [f for f in report.findings if f.rule == "cpu_work"]
+
+
+def test_a_call_of_a_compiled_graph_is_a_row_of_the_operator_table():
+    build = TraceBuilder()
+    build.op("Torch-Compiled Region: 0/0", 0, 100)
+    build.annotation("## Call CompiledFxGraph fabc ##", 10, 80)
+    build.op("aten::mm", 20, 30)
+    rows = {o.name: o for o in explain(build.trace()).operators}
+    assert rows["## Call CompiledFxGraph fabc ##"].self_cpu_us == 50.0
+    assert rows["Torch-Compiled Region: 0/0"].self_cpu_us == 20.0

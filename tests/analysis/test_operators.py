@@ -111,7 +111,7 @@ def test_a_trace_without_operators_has_an_empty_table():
 
 
 def test_on_the_cpu_an_operator_that_does_the_work_has_its_rate():
-    build = TraceBuilder()
+    build = TraceBuilder(gpu=None)
     operands = {"shapes": [[64, 32], [32, 16]], "dtypes": ["float", "float"]}
     build.op("aten::matmul", 0, 50, **operands)
     build.op("aten::mm", 1, 48, **operands)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from builders import TraceBuilder
@@ -10,6 +12,8 @@ from foretrace.analysis.context import Context
 from foretrace.analysis.pace import NEEDED_CHECKS
 from foretrace.analysis.verdict import verdict
 from foretrace.model.report import Health, Kernel, Step, Timing
+from foretrace.trace.load import parse
+from foretrace.trace.source import read_source
 
 
 def step(period: float, busy: float, idle: float | None = None) -> Step:
@@ -146,3 +150,18 @@ def test_idle_time_of_a_trace_without_steps_bounds_nothing():
     assert any("no profiler steps" in reason for reason in found.because)
     assert of(95, context=with_gpu(steps=False)).bound == "compute"
     assert of(10, unprofiled=100, context=with_gpu(steps=False)).bound == "overhead"
+
+
+def test_a_trace_that_is_cut_off_gets_no_verdict_and_no_savings():
+    """Kineto writes GPU rows last: what is left looks like a GPU that hardly worked."""
+    text = read_source(Path(__file__).parents[1] / "data" / "traces" / "mlp_eager.json.gz").text
+    report = explain(parse(text[: int(len(text) * 0.8)], path="cut.json"))
+    assert report.verdict.bound == "unknown"
+    assert "cut off" in report.verdict.because[0]
+    assert all(finding.saving_us is None for finding in report.findings)
+
+
+def test_the_busy_share_can_be_followed():
+    found = of(10)
+    assert found.because[0].startswith("GPU busy 10% of the profiled time; the median step takes 100 µs")
+    assert "even then the GPU would be busy 30% of an unprofiled step at most" in found.because[1]

@@ -22,6 +22,7 @@ from torch.profiler import profile as torch_profile
 
 from foretrace.capture import profile
 from foretrace.errors import ForetraceError, ProfilerActiveError
+from foretrace.model.sidefile import read_side
 
 FOLDER = Path(sys.argv[1])
 X = torch.ones(8, 8)
@@ -80,7 +81,10 @@ def cut_short() -> Any:
     with profile(FOLDER / "cut", active=3) as p:
         for _ in p.steps(4):
             X @ X
-    return operators(p.path)
+    side = read_side(p.path)
+    assert side is not None
+    assert side.schedule is not None
+    return {"mm": operators(p.path), "recorded": side.schedule.recorded, "complete": side.complete}
 
 
 def foreign_outside() -> Any:

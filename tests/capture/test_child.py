@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from foretrace.capture.child import _exit_code, _run
+from foretrace.capture.child import _exit_code, _NoModuleError, _run
 from foretrace.capture.script import check_script
 from foretrace.errors import InputError
 
@@ -45,6 +45,37 @@ def test_every_end_is_caught(
     error, got = _run([str(tmp_path / "s.py"), "--flag"])
     assert got == exit_code
     assert error is None if failure is None else isinstance(error, failure)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nopkg", "there is no module nopkg here"),
+        ("nopkg.mod", "nothing named nopkg is found"),
+        ("json.nothing", "there is no module json.nothing here"),
+        ("xml", "xml is a package without a __main__ module"),
+        ("train.py", "as in -m train"),
+        (".train", "full name"),
+        ("", "there is no module"),
+    ],
+)
+def test_a_module_that_is_not_there_is_said_in_a_sentence(name: str, said: str) -> None:
+    error, code = _run(["-m", name])
+    assert code == 1
+    assert isinstance(error, _NoModuleError)
+    assert said in str(error)
+
+
+def test_a_module_that_lacks_one_of_its_own_imports_is_the_program_s_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pkg_a").mkdir()
+    (tmp_path / "pkg_a/__init__.py").write_text("import not_installed_x")
+    monkeypatch.syspath_prepend(tmp_path)
+    error, code = _run(["-m", "pkg_a.mod"])
+    assert code == 1
+    assert isinstance(error, ModuleNotFoundError)
+    assert error.name == "not_installed_x"
 
 
 def test_names_for_traces(tmp_path: Path) -> None:

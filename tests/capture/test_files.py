@@ -127,6 +127,26 @@ def test_a_refused_recording_leaves_no_trace(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("ending", [" }", ',\n  "displayTimeUnit": "ms",\n  "baseTimeNanoseconds": 17\n}'])
+@pytest.mark.parametrize("name", ["x.json", "x.trace.json.gz", 'a "b" \\ é.json'])
+def test_the_trace_s_note_of_its_own_name_is_the_lasting_one(tmp_path: Path, ending: str, name: str) -> None:
+    def export(plain: Path) -> None:
+        plain.write_text('{"traceEvents": [' + "1," * 20_000 + f'1\n  ],"traceName": "{plain}"{ending}')
+
+    for taken in (False, True):  # then it is the next free number's
+        path, _ = write_trace(export, tmp_path / name, accept=never)
+        document = json.loads(gzip.decompress(path.read_bytes()) if name.endswith(".gz") else path.read_bytes())
+        assert (path.name != name) is taken
+        assert document["traceName"] == path.name
+        assert len(document["traceEvents"]) == 20_001
+
+
+def test_a_trace_name_that_is_not_ours_is_left_alone(tmp_path: Path) -> None:
+    text = '{"traceEvents": [], "traceName": "/somewhere/else.json"}'
+    path, _ = write_trace(lambda plain: plain.write_text(text) and None, tmp_path / "x.json", accept=never)
+    assert path.read_text() == text
+
+
 # ---- counting ----
 
 

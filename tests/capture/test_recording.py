@@ -5,13 +5,16 @@
 from __future__ import annotations
 
 import gzip
+import inspect
 import json
 from pathlib import Path
 
 import pytest
 from fake_profiler import FakeBackend
 
-from foretrace.capture import profile
+from foretrace.capture import Recording, profile, recording
+from foretrace.capture.entry import _Options
+from foretrace.capture.plan import CaptureWarning
 from foretrace.errors import CaptureError, InputError, ScheduleError
 from foretrace.model.sidefile import read_side
 
@@ -161,11 +164,33 @@ def test_functions_whose_call_ends_before_their_work_are_refused() -> None:
             profile("x")(function)
 
 
-def test_a_decorator_without_brackets_is_explained() -> None:
-    with pytest.raises(InputError, match="brackets"):
+def test_a_decorator_without_brackets_records_the_first_call_and_says_where(
+    tmp_path: Path, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(recording, "default_backend", lambda: backend)
 
-        @profile  # type: ignore[arg-type]
-        def work() -> None: ...
+    @profile
+    def work(number: int) -> int:
+        """Work."""
+        backend.operator()
+        return number + 1
+
+    assert [work(1), work(2)] == [2, 3]
+    assert (work.__name__, work.__doc__) == ("work", "Work.")
+    assert operators(tmp_path / "traces/profile.trace.json.gz") == 1
+    assert capsys.readouterr().err.count("work was recorded: traces/profile.trace.json.gz\n") == 1
+
+
+def test_without_brackets_a_coroutine_is_refused_as_with_them() -> None:
+    with pytest.raises(InputError, match="coroutine or generator"):
+
+        @profile
+        async def work() -> None: ...
+
+
+def test_the_keywords_of_profile_are_those_of_the_recording() -> None:
+    assert set(_Options.__annotations__) == set(inspect.signature(Recording).parameters) - {"path"}
 
 
 # ---- failures inside the block ----
@@ -180,6 +205,31 @@ def test_an_exception_passes_through_and_what_was_traced_is_kept(trace: Path, ba
     side = read_side(trace)
     assert side is not None
     assert side.complete is False
+
+
+@pytest.mark.parametrize("options", [{}, {"wait": 0, "warmup": 0, "active": 2}])
+def test_an_exception_before_any_operator_leaves_no_empty_trace(
+    trace: Path, backend: FakeBackend, options: dict[str, int]
+) -> None:
+    with pytest.raises(KeyError) as caught, profile(trace, backend=backend, **options) as p:  # type: ignore[arg-type]
+        for turn in p.steps(2):
+            if turn == 1:
+                raise KeyError("batch")
+    (note,) = caught.value.__notes__
+    assert "before any operator ran, so no trace was written" in note
+    assert list(trace.parent.iterdir()) == []
+    with pytest.raises(CaptureError, match="before any operator ran"):
+        _ = p.path
+
+
+def test_an_empty_recording_is_not_said_to_hold_anything(trace: Path, backend: FakeBackend) -> None:
+    with pytest.warns(CaptureWarning) as said, profile(trace, wait=0, warmup=0, active=3, backend=backend) as p:
+        for _ in p.steps(2):
+            pass
+    text = " ".join(str(warning.message) for warning in said)
+    assert "2 of 3 active steps are complete" in text
+    assert "is empty" in text
+    assert "holds" not in text
 
 
 def test_an_exception_before_the_active_steps_is_not_hidden_by_ours(trace: Path, backend: FakeBackend) -> None:

@@ -17,7 +17,7 @@ FINE = [
 ]
 BROKEN = [*FINE[:3], Check("selftest", "problem", "no kernel", "see the other lines")]
 NO_GPU = [FINE[0], Check("gpu", "ok", "none on this machine"), Check("selftest", "ok", "9 operators")]
-NO_TORCH = [Check("torch", "unknown", "not installed; reading works", 'pip install "foretrace[torch]"')]
+NO_TORCH = [Check("torch", "unknown", "not installed; reading works", "pip install torch")]
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ NO_TORCH = [Check("torch", "unknown", "not installed; reading works", 'pip insta
         (FINE, 0, "GPU traces can be recorded"),
         (BROKEN, 1, "see selftest"),
         (NO_GPU, 0, "CPU traces can be recorded"),
-        (NO_TORCH, 0, "Traces can be read; recording needs the torch extra"),
+        (NO_TORCH, 0, "Traces can be read; recording needs PyTorch 2.4 or newer"),
     ],
 )
 def test_a_problem_is_exit_one(

@@ -17,6 +17,7 @@ from foretrace.capture import runner, script
 from foretrace.capture.files import Rows, make_folder
 from foretrace.capture.runner import Outcome, Request
 from foretrace.capture.script import ScriptOutcome
+from foretrace.capture.workloads import WORKLOADS
 from foretrace.cli import main, run
 from foretrace.errors import CaptureError, InputError
 from foretrace.model.sidefile import SideFile
@@ -45,7 +46,6 @@ class Recorder:
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("KINETO_LOG_LEVEL", "6")
     monkeypatch.setattr(run, "show_trace", lambda path: print(f"explained {path.name}"))
 
 
@@ -87,12 +87,20 @@ def test_compile_is_short_for_a_variant() -> None:
 
 
 def test_what_follows_two_dashes_is_the_script_s() -> None:
-    assert parse("--stacks", "--", "train.py", "--lr", "3", "--compile").target == [
-        "train.py",
-        "--lr",
-        "3",
-        "--compile",
-    ]
+    args = parse("--stacks", "--", "train.py", "--lr", "3", "--compile", "--")
+    assert args.script == ["train.py", "--lr", "3", "--compile", "--"]
+    assert (args.stacks, args.variant, args.target) == (True, None, [])
+
+
+def test_the_help_says_of_each_size_what_it_is_and_whose() -> None:
+    assert set(run._SIZES) == {name for workload in WORKLOADS.values() for name in workload.defaults}
+    for name, help_text in run._SIZES.items():
+        for workload in WORKLOADS.values():
+            assert (f"of {workload.name}:" in help_text) == (name in workload.defaults)
+            if name in workload.defaults:
+                part = help_text.partition(f"of {workload.name}:")[2].partition("of ")[0]
+                assert f"({workload.defaults[name]}" in part
+    assert len(set(run._SIZES.values())) == len(run._SIZES)
 
 
 # ---- names ----
@@ -181,6 +189,21 @@ def test_smaller_defaults_on_a_cpu_are_said(recorder: Recorder, capsys: pytest.C
         (["mlp", "linear"], "one thing at a time"),
         (["absent.py:make"], "absent.py does not exist"),
         (["--", "absent.py"], "absent.py does not exist"),
+        ([], "nothing to run was given"),
+        (["--"], "after -- goes a script"),
+        (["mlp", "--", "train.py"], "one thing at a time"),
+        (["there.py"], "as in foretrace run there.py:make, or the whole script: foretrace run -- there.py\n"),
+        (
+            ["there.py", "--epochs", "1"],
+            "foretrace run there.py:make, or the whole script: foretrace run -- there.py ARGS",
+        ),
+        (["python", "there.py"], "the whole script: foretrace run -- there.py\n"),
+        (["absent.py"], "absent.py does not exist"),
+        (["-m", "package.module"], "foretrace run -- -m package.module"),
+        (["--", "python", "-u", "there.py"], "its flag -u cannot be passed on; write foretrace run -- "),
+        (["--", "python3"], "it needs a script to run; write foretrace run -- "),
+        (["--", "torchrun", "there.py"], "torchrun is no Python script"),
+        (["--", "/usr/bin/python3", "there.py"], "/usr/bin/python3 is no Python script"),
         (["--", "-m"], "-m needs the name of a module"),
         (["--batch", "3", "--", "train.py"], "--batch does not go with a script"),
         (["--compile", "--", "train.py"], "--variant does not go with a script"),
@@ -189,6 +212,7 @@ def test_smaller_defaults_on_a_cpu_are_said(recorder: Recorder, capsys: pytest.C
 def test_what_cannot_be_done_is_said_in_a_sentence(
     recorder: Recorder, capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
+    Path("there.py").touch()
     assert main(["run", *words]) == 2
     output = capsys.readouterr()
     assert said in output.err
@@ -207,7 +231,31 @@ def test_each_trace_is_explained_and_named(recorder: Recorder, capsys: pytest.Ca
         "explained 1024_32_64_eager.trace.json.gz\n\ntrace: traces/linear/1024_32_64_eager.trace.json.gz\n"
     )
     main(["run", "linear", "--no-explain"])
-    assert "explained" not in capsys.readouterr().out
+    assert capsys.readouterr().out == "trace: traces/linear/1024_32_64_eager.2.trace.json.gz\n"
+
+
+@pytest.mark.parametrize("more", [[], ["--no-explain"]])
+def test_each_variant_ends_with_the_path_of_its_trace(
+    recorder: Recorder, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    main(["run", "linear", "--variant", "eager", "--variant", "compile", *more])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("trace: ")] == [f"trace: {name}" for name in names(recorder)]
+    assert lines[-1] == f"trace: {names(recorder)[-1]}"
+
+
+def test_a_trace_that_cannot_be_explained_is_named_all_the_same(
+    recorder: Recorder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Path) -> None:
+        raise InputError("it cannot be explained")
+
+    monkeypatch.setattr(run, "show_trace", fail)
+    assert main(["run", "linear", "--variant", "eager", "--variant", "compile"]) == 2
+    output = capsys.readouterr()
+    assert len(recorder.paths) == 2
+    assert output.out.splitlines()[-1] == f"trace: {names(recorder)[-1]}"
+    assert output.err.count("it cannot be explained") == 2
 
 
 def test_json_is_one_document_and_nothing_else(recorder: Recorder, capsys: pytest.CaptureFixture[str]) -> None:

@@ -168,6 +168,37 @@ def test_a_module_and_json(folder: Path) -> None:
     assert products(folder / document["recordings"][0]["trace"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["-m", "nopkg.mod"], 1, "there is no module nopkg.mod"),
+        (["fails.py"], 1, "before any operator ran, so no trace was written"),
+        (["idle.py"], 0, "no PyTorch operator ran"),
+        (["idle.py", "9"], 9, "no PyTorch operator ran"),
+    ],
+)
+def test_where_nothing_ran_no_empty_trace_is_left(folder: Path, words: list[str], code: int, said: str) -> None:
+    (folder / "fails.py").write_text("1 / 0")
+    (folder / "idle.py").write_text("import sys\nif sys.argv[1:]: sys.exit(int(sys.argv[1]))")
+    before = sorted(folder.rglob("*"))
+    done = foretrace(folder, "--", *words)
+    assert done.returncode == code
+    assert done.stdout == ""
+    ours = [line for line in done.stderr.splitlines() if line.startswith("foretrace: ")]
+    assert len(ours) == 1
+    assert said in ours[0]
+    assert ("Traceback" in done.stderr) == (words == ["fails.py"])  # the program's own
+    assert [path for path in sorted(folder.rglob("*")) if "__pycache__" not in str(path)] == before
+
+
+def test_the_interpreter_s_name_is_not_needed_and_does_no_harm(folder: Path) -> None:
+    done = foretrace(folder, "--no-explain", "--tag", "python", "--", "python3", "job.py", "a")
+    assert done.returncode == 0, done.stderr
+    assert "argv ['a'] __main__" in done.stdout
+    assert done.stdout.splitlines()[-1] == "trace: traces/job/python.trace.json.gz"
+    assert "profiler_start" not in done.stderr
+
+
 def test_an_interrupt_keeps_the_trace(folder: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "foretrace", "run", "--no-explain", "--tag", "int", "--", "job.py", "sleep"],
@@ -195,5 +226,6 @@ def test_without_torch_a_workload_says_what_to_install(folder: Path) -> None:
     code = "import sys; sys.modules['torch'] = None; from foretrace.cli import main; sys.exit(main(['run', 'mlp']))"
     done = run_in(folder, sys.executable, "-c", code)
     assert done.returncode == 2
-    assert 'pip install "foretrace[torch]"' in done.stderr
+    assert "PyTorch 2.4 or newer" in done.stderr
+    assert done.stderr.endswith("pip install torch\n")
     assert "Traceback" not in done.stderr

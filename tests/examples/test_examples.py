@@ -35,6 +35,7 @@ def test_an_example_records_and_explains(tmp_path: Path, name: str, flags: str, 
     )
     assert done.returncode == 0, done.stderr
     assert operator in done.stdout
+    assert "USDT" not in done.stderr
     assert done.stdout.endswith(f"trace: traces/{name}/{tag}{SUFFIX}\n")
     assert (tmp_path / "traces" / name / f"{tag}{SUFFIX}").stat().st_size > 500
 
@@ -55,3 +56,15 @@ def test_an_example_says_how_to_run_it_and_what_to_guess(name: str) -> None:
     text = (EXAMPLES / f"{name}.py").read_text()
     assert f"python examples/{name}.py" in text
     assert "Guess first, then look." in text
+
+
+def test_the_readme_s_snippet_runs_twice_and_keeps_both_traces(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="recording needs the torch extra")
+    (snippet,) = re.findall(r"```python\n(.*?)```", (EXAMPLES.parent / "README.md").read_text(), re.DOTALL)
+    program = f"import torch\nloader = [torch.ones(4, 4)] * 6\ndef train_step(batch): batch @ batch\n{snippet}"
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+    assert {path.name for path in tmp_path.glob("traces/*.gz")} == {f"train{SUFFIX}", f"train.2{SUFFIX}"}

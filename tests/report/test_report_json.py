@@ -22,7 +22,7 @@ def test_indent_changes_only_the_layout():
 def test_unknown_is_null():
     document = json.loads(to_json(cpu_report()))
     assert document["steps"][0]["gpu_busy_us"] is None
-    assert document["coverage"] == {"kernels_linked": None, "kernels_with_op": None, "flops_counted": None}
+    assert set(document["coverage"].values()) == {None}
 
 
 def test_numbers_json_does_not_have_are_null():

@@ -78,6 +78,29 @@ class Context:
         return profiler_syncs(self.trace)
 
     @cached_property
+    def cpu_only(self) -> bool:
+        """Whether the program used no GPU at all: no GPU rows, no calls that enqueue any, no device named.
+
+        Without GPU rows but with one of the others the recording lost its GPU part, and an operator's time on the CPU
+        is the time to launch it, not to do it.
+        """
+        trace = self.trace
+        named = bool(trace.meta.get("deviceProperties"))
+        return not self.has_gpu and not named and not bool(trace.links.enqueues.any())
+
+    @cached_property
+    def working_steps(self) -> list[int]:
+        """Positions of the selected steps that hold an operator or launched GPU work; all, where none does.
+
+        A loop that ends before the schedule does leaves a last step with nothing in it.
+        """
+        trace = self.trace
+        busy = set(self.attribution.step[trace.rows(RowKind.OPERATOR)].tolist())
+        busy |= set(self.attribution.step[trace.gpu_rows].tolist())
+        indexes = [span.index for span in self.steps]
+        return [index for index in indexes if index in busy] or indexes
+
+    @cached_property
     def gpu_rows(self) -> Int64:
         """GPU rows the report speaks of, by start: those of the selected steps; with no selection, all."""
         rows = self.trace.gpu_rows

@@ -56,7 +56,7 @@ def explain(trace: Trace | str | Path, *, steps: Sequence[int] | None = None, si
         steps=step_list,
         kernels=kernels,
         transfers=transfer_reports(context),
-        groups=groups(kernels, len(step_list)),
+        groups=groups(kernels, len(context.working_steps)),
         operators=operators,
         gemms=gemms(context, kernels, costs),
         elementwise=elementwise(kernels),
@@ -117,6 +117,9 @@ def _warnings(context: Context) -> list[str]:
         said.append("no API calls were recorded: launches and synchronizations are unknown")
     if trace.steps[0].row < 0:
         said.append("the trace has no profiler steps: the whole of it is reported as one step")
+    idle = [span.label for span in context.steps if span.index not in context.working_steps]
+    if idle:
+        said.append(f"{', '.join(idle[:3])} holds no work (the loop ended before it): per-step numbers leave it out")
     if trace.links.graph.any():
         said.append(
             "kernels replayed by a CUDA graph have no operators or shapes: those ran when the graph was captured"

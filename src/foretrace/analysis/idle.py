@@ -13,11 +13,13 @@ from foretrace.knowledge.blocking import is_lazy_loading
 from foretrace.knowledge.kineto import RowKind, is_backward_root, is_compiling, is_data_loading, step_number
 from foretrace.knowledge.limits import BACK_TO_BACK_NS, LAUNCH_LATENCY_NS, SMALL_GAP_NS
 
-__all__ = ["BETWEEN_STEPS", "OUTSIDE", "Cause", "IdleCauses"]
+__all__ = ["BETWEEN_STEPS", "OUTSIDE", "QUEUED", "Cause", "IdleCauses"]
 
 # Details of gaps in which the launching thread recorded nothing.
 OUTSIDE = "code outside every recorded row"
 BETWEEN_STEPS = "between steps (the profiler's own step, or code around the loop)"
+# Detail of a gap before a kernel that was launched in time.
+QUEUED = "a launched kernel waited: for another stream, or for work that was not recorded"
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,21 @@ class IdleCauses:
 
     context: Context
 
+    def split(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The gap in one piece, or in two where the next kernel was launched long before it started.
+
+        The CPU can be blamed for the time until its launch call returned, not for what the kernel then waited for.
+        """
+        following = self._next_gpu_row(end)
+        launch = int(self.context.trace.links.launch[following]) if following >= 0 else -1
+        if launch >= 0:
+            returned = int(self.context.trace.end[launch])
+            if start < returned and end - returned > LAUNCH_LATENCY_NS:
+                return [(start, returned), (returned, end)]
+        return [(start, end)]
+
     def explain(self, start: int, end: int, limit: int) -> Cause:
-        """The cause of the gap ``[start, end)`` inside a period that ends at ``limit``."""
+        """The cause of a piece ``[start, end)`` of a gap (see ``split``) inside a period that ends at ``limit``."""
         if end - start < SMALL_GAP_NS:
             return Cause("launch_latency", "hand-over between kernels")
         trace = self.context.trace
@@ -54,9 +69,9 @@ class IdleCauses:
         if trace.links.graph[following] and launched < start:
             return Cause("graph", "between the nodes of one graph launch", launch)
         if launched < start:
-            if returned >= start or end - launched <= LAUNCH_LATENCY_NS or end - start <= BACK_TO_BACK_NS:
+            if returned > start or end - launched <= LAUNCH_LATENCY_NS or end - start <= BACK_TO_BACK_NS:
                 return Cause("launch_latency", trace.name(launch), launch)
-            return Cause("unknown", "the next kernel was queued already; it waited for another stream or a resource")
+            return Cause("unknown", QUEUED)
         if launched - start < SMALL_GAP_NS:
             return Cause("launch_latency", trace.name(launch), launch)
         return self._cpu(lane, start, min(launched, limit), launch)
@@ -87,7 +102,7 @@ class IdleCauses:
         if trace.kind[row] in (RowKind.CALL, RowKind.PYTHON):
             return Cause("waiting_for_cpu", trace.name(row), row)
         name = "the step" if step_number(trace.name(row)) is not None else trace.name(row)
-        return Cause("waiting_for_cpu", f"Python between the operators of {name}", row)
+        return Cause("waiting_for_cpu", f"Python in {name}", row)
 
     def _outside(self, start: int, end: int, launch: int) -> str:
         """Words for a window in which the launching thread recorded nothing."""

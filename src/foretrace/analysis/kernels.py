@@ -12,7 +12,7 @@ from foretrace.analysis.context import Context
 from foretrace.analysis.costs import KernelCosts
 from foretrace.analysis.roofline import place
 from foretrace.knowledge.kineto import RowKind, memcpy_direction
-from foretrace.knowledge.limits import POINTWISE_KINDS
+from foretrace.knowledge.limits import COMPUTE_KINDS, POINTWISE_KINDS
 from foretrace.model.report import Coverage, Elementwise, Gemm, Group, Kernel, KernelBound, Transfer
 
 __all__ = ["coverage", "elementwise", "gemms", "groups", "kernel_reports", "transfer_reports"]
@@ -208,10 +208,13 @@ def coverage(context: Context, kernels: list[Kernel]) -> Coverage:
     def share(mask: Any) -> float:
         return int(time[mask].sum()) / total
 
+    counted = np.array([k.flops is not None for k in kernels], dtype=np.bool_)
+    products = np.array([k.kind in COMPUTE_KINDS and k.duration_us > 0 for k in kernels], dtype=np.bool_)
     return Coverage(
         kernels_linked=share(trace.links.launch[rows] >= 0),
         kernels_with_op=share(context.attribution.op[rows] >= 0),
-        flops_counted=share(np.array([k.flops is not None for k in kernels], dtype=np.bool_)),
+        flops_counted=share(counted),
+        products_counted=int(time[products & counted].sum()) / int(time[products].sum()) if products.any() else None,
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from foretrace.analysis.context import Context
 from foretrace.analysis.costs import KernelCosts
-from foretrace.knowledge.kineto import RowKind
+from foretrace.knowledge.kineto import RowKind, fx_graph
 from foretrace.knowledge.views import effect
 from foretrace.model.report import Operator
 
@@ -22,7 +22,7 @@ def operator_table(context: Context, costs: KernelCosts | None = None) -> list[O
     """
     trace = context.trace
     costs = costs or KernelCosts(context)
-    rows = context.operator_rows
+    rows = np.union1d(context.operator_rows, _compiled_graphs(context)).astype(np.int64)
     if not len(rows):
         return []
     forest = trace.forest
@@ -60,7 +60,9 @@ def operator_table(context: Context, costs: KernelCosts | None = None) -> list[O
         launched = sum(total_kernels[r] for r in outer)
         gpu_ns = sum(total_gpu[r] for r in outer)
         own_ns = int(self_cpu[members].sum())
-        gflops, gbps = (None, None) if measured else _cpu_rates(costs, members, own_ns, int(duration[members].sum()))
+        gflops, gbps = (
+            (None, None) if not context.cpu_only else _cpu_rates(costs, members, own_ns, int(duration[members].sum()))
+        )
         operators.append(
             Operator(
                 name=name,
@@ -76,6 +78,17 @@ def operator_table(context: Context, costs: KernelCosts | None = None) -> list[O
             )
         )
     return sorted(operators, key=lambda o: (-(o.self_gpu_us or 0.0), -o.self_cpu_us, o.name))
+
+
+def _compiled_graphs(context: Context) -> list[int]:
+    """Calls of compiled graphs: annotations by their category, operators by what they do (they run kernels)."""
+    trace = context.trace
+    is_graph = np.array([fx_graph(name) is not None for name in trace.names] or [False])
+    rows = trace.rows(RowKind.ANNOTATION)
+    rows = rows[is_graph[trace.name_id[rows]]]
+    chosen = [span.index for span in context.steps]
+    found: list[int] = rows[np.isin(context.attribution.step[rows], chosen) | (context.selected is None)].tolist()
+    return found
 
 
 def _cpu_rates(costs: KernelCosts, members: list[int], own_ns: int, total_ns: int) -> tuple[float | None, float | None]:

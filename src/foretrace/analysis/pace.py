@@ -19,6 +19,7 @@ __all__ = ["NEEDED_CHECKS", "Pace", "pace_of"]
 # Checks of a trace's health whose failure makes busy and idle times meaningless.
 NEEDED_CHECKS = (
     "empty",
+    "repaired",
     "gpu_rows",
     "zero_timestamps",
     "duration_unit",

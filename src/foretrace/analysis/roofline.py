@@ -8,7 +8,7 @@ from foretrace.analysis.context import Context
 from foretrace.analysis.costs import KernelCost
 from foretrace.knowledge.gpus import Gpu, peak_for
 from foretrace.knowledge.kernels import Decoded
-from foretrace.knowledge.limits import COMPUTE_KINDS, LATENCY_SHARE, LATENCY_US, TINY_KERNEL_US
+from foretrace.knowledge.limits import COMPUTE_KINDS, LATENCY_SHARE, LATENCY_US
 from foretrace.model.report import KernelBound
 
 __all__ = ["Roofline", "place"]
@@ -46,13 +46,13 @@ def place(context: Context, row: int, decoded: Decoded, cost: KernelCost) -> Roo
     memory_us = cost.bytes / sheet.memory_bandwidth_gbps / 1e3 if cost.bytes else None
     duration_us = seconds * 1e6
     if compute_us is None and memory_us is None:
-        bound: KernelBound = "latency" if duration_us < TINY_KERNEL_US else "unknown"
-        return Roofline(bound, tflops, gbps, None, None, False)
+        return Roofline("unknown", tflops, gbps, None, None, False)
     if cost.flops and rate is None and decoded.kind in COMPUTE_KINDS:
         return Roofline("unknown", tflops, gbps, None, None, False)
     by_compute = (compute_us or 0.0) >= (memory_us or 0.0)
     floor = max(compute_us or 0.0, memory_us or 0.0)
     share = floor / duration_us
+    bound: KernelBound
     if by_compute and rate is not None:
         peak, bound = rate[1], "compute"
     else:

@@ -135,19 +135,19 @@ def _idle(
     total: dict[tuple[str, str | None], list[int]] = {}
     gaps: list[Gap] = []
     for i in looked_at.tolist():
-        start, end = int(starts[i]), int(ends[i])
-        cause = causes.explain(start, end, limit)
-        total.setdefault((cause.cause, cause.detail), []).append(end - start)
-        if len(gaps) < _LARGEST_GAPS:
-            gaps.append(
-                Gap(
-                    step=span.index,
-                    start_us=(start - context.trace.origin) / 1000,
-                    duration_us=(end - start) / 1000,
-                    cause=cause.cause,
-                    detail=cause.detail,
+        for start, end in causes.split(int(starts[i]), int(ends[i])):
+            cause = causes.explain(start, end, limit)
+            total.setdefault((cause.cause, cause.detail), []).append(end - start)
+            if len(gaps) < _LARGEST_GAPS:
+                gaps.append(
+                    Gap(
+                        step=span.index,
+                        start_us=(start - context.trace.origin) / 1000,
+                        duration_us=(end - start) / 1000,
+                        cause=cause.cause,
+                        detail=cause.detail,
+                    )
                 )
-            )
     if len(rest):
         key = ("unknown", "short gaps beyond the number that is looked at one by one")
         total[key] = lengths[rest].tolist()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from foretrace.analysis.context import Context
-from foretrace.analysis.findings.facts import microseconds
+from foretrace.analysis.findings.facts import microseconds, percent
 from foretrace.analysis.health import trusted
 from foretrace.analysis.pace import NEEDED_CHECKS, Pace, pace_of
 from foretrace.knowledge.limits import (
     DOMINANT_SHARE,
     GPU_BOUND_SHARE,
     KNOWN_BOUND_SHARE,
-    OVERHEAD_SHARE,
 )
 from foretrace.model.report import Bound, Health, Kernel, Step, Timing, Verdict
 
@@ -35,7 +34,8 @@ def verdict(
     if pace is None:
         return Verdict(bound="unknown", because=["no GPU work was launched inside the steps"])
     nature, nature_reason = _nature(kernels)
-    said = _busy(pace)
+    annotated = context.trace.steps[0].row >= 0
+    said = _busy(pace, annotated, len(steps))
     if pace.setter == "gpu":
         return Verdict(bound=nature, because=[said, nature_reason])
     if pace.setter == "both":
@@ -43,7 +43,7 @@ def verdict(
         return Verdict(bound="mixed", because=[said, why, nature_reason])
     if pace.unprofiled_us is not None:
         return Verdict(bound="overhead", because=[said, "the GPU waits for the CPU even without the profiler"])
-    if context.trace.steps[0].row < 0:
+    if not annotated:
         why = (
             "the trace has no profiler steps, so start-up and idle time around the work count too: record with a "
             "schedule and call step() (foretrace.profile does)"
@@ -51,8 +51,8 @@ def verdict(
         return Verdict(bound="unknown", because=[said, why, nature_reason])
     if pace.setter == "cpu":
         why = (
-            f"profiling lengthens CPU time, but not the {OVERHEAD_SHARE / pace.share:.0f}-fold that it would take to "
-            "keep this GPU busy"
+            f"profiling lengthens CPU time by up to {pace.inflation:.0f} times; even then the GPU would be busy "
+            f"{percent(pace.share * pace.inflation)} of an unprofiled step at most"
         )
         return Verdict(bound="overhead", because=[said, why])
     return Verdict(
@@ -68,15 +68,18 @@ def verdict(
     )
 
 
-def _busy(pace: Pace) -> str:
+def _busy(pace: Pace, annotated: bool, steps: int) -> str:
     """How busy the GPU was, by the better of the two timings."""
     busy, period = microseconds(pace.busy_us), microseconds(pace.period_us)
     if pace.unprofiled_us is not None:
         share = min(1.0, pace.busy_us / pace.unprofiled_us)
         real = microseconds(pace.unprofiled_us)
-        return f"GPU busy {busy} of an unprofiled step of {real} ({share:.0%}; the profiled step takes {period})"
-    said = f"GPU busy {pace.share:.0%} of the profiled time"
-    return f"{said}; the median step takes {period} and launches {busy} of GPU work"
+        return f"GPU busy {busy} of an unprofiled step of {real} ({percent(share)}; the profiled step takes {period})"
+    said = f"GPU busy {percent(pace.share)} of the profiled time"
+    if not annotated:
+        return f"{said}; the trace spans {period} and holds {busy} of GPU work"
+    which = "the median step" if steps > 1 else "the step"
+    return f"{said}; {which} takes {period} and launches {busy} of GPU work"
 
 
 def _nature(kernels: list[Kernel]) -> tuple[Bound, str]:

@@ -1,6 +1,6 @@
 """The seam between foretrace and the profiler it drives.
 
-:class:`~foretrace.capture.recording.profile` knows the profiler only through these two protocols. The real
+:class:`~foretrace.capture.recording.Recording` knows the profiler only through these two protocols. The real
 one is :mod:`foretrace.capture.torch_backend`; tests put a fake in its place and so can stage every way in
 which a profiler loses data.
 """

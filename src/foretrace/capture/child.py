@@ -6,6 +6,7 @@ leaves with the script's exit code. Not meant to be called by hand.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import runpy
@@ -21,8 +22,9 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from foretrace.capture.plan import CaptureWarning
-from foretrace.capture.recording import profile
+from foretrace.capture.recording import Recording
 from foretrace.errors import ForetraceError
+from foretrace.model.sidefile import side_path
 
 __all__ = ["main"]
 
@@ -35,7 +37,7 @@ def main(argv: list[str]) -> int:
     words = argv[1:]
     answer: dict[str, Any] = {"path": None, "warnings": [], "error": None}
     code = 0
-    recording = profile(
+    recording = Recording(
         options["path"],
         shapes=options["shapes"],
         stacks=options["stacks"],
@@ -63,12 +65,19 @@ def main(argv: list[str]) -> int:
             if failure is None or isinstance(failure, SystemExit):  # sys.exit() is the script's way to end
                 recording.__exit__(None, None, None)
             else:
-                _report(failure)
+                if isinstance(failure, _NoModuleError):
+                    answer["error"] = str(failure)
+                else:
+                    _report(failure)
                 recording.__exit__(type(failure), failure, failure.__traceback__)
     except ForetraceError as error:
         answer["error"] = str(error)
         code = code or _CAPTURE_FAILED
     try:
+        if answer["error"] is None and recording.rows.empty:
+            answer["error"] = _discard(recording)
+            Path(options["answer"]).write_text(json.dumps(answer))
+            return code
         answer["path"] = str(recording.path)
     except ForetraceError as error:
         answer["error"] = answer["error"] or str(error)
@@ -83,6 +92,20 @@ _TOO_LATE = (
 )
 
 
+class _NoModuleError(Exception):
+    """``-m`` names what cannot be run; the interpreter, too, says so in a line and without a traceback."""
+
+
+def _discard(recording: Recording) -> str:
+    """Delete a trace that nothing is in, which this process has just written; returns what to say."""
+    recording.path.unlink()
+    side_path(recording.path).unlink(missing_ok=True)
+    return (
+        "no PyTorch operator ran in the script's own process, so no trace was written "
+        "(processes that it starts are not recorded)"
+    )
+
+
 @contextmanager
 def _quietly() -> Iterator[None]:
     """Our own warnings go to the parent, which shows them after the script's output."""
@@ -95,6 +118,7 @@ def _run(words: list[str]) -> tuple[BaseException | None, int]:
     """Run ``script.py args…`` or ``-m module args…`` as ``__main__``; returns its failure and exit code."""
     try:
         if words[0] == "-m":
+            _check_module(words[1])
             sys.argv = words[1:]
             runpy.run_module(words[1], run_name="__main__", alter_sys=True)
         else:
@@ -109,6 +133,26 @@ def _run(words: list[str]) -> tuple[BaseException | None, int]:
     except BaseException as error:
         return error, 1
     return None, 0
+
+
+def _check_module(name: str) -> None:
+    """Raise :class:`_NoModuleError` for a module that the interpreter's ``-m`` would not find either."""
+    if name.startswith("."):
+        raise _NoModuleError(f"-m {name}: give the module's full name, a relative one means nothing here")
+    if name.endswith(".py"):
+        raise _NoModuleError(f"-m {name}: after -m goes a module's name, as in -m {name[:-3]}; leave -m out for a file")
+    try:
+        spec = importlib.util.find_spec(name)  # imports the packages around it, as -m does
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise _NoModuleError(f"there is no module {name} here: nothing named {error.name} is found") from None
+        raise
+    except ValueError:  # an empty name
+        spec = None
+    if spec is None:
+        raise _NoModuleError(f"there is no module {name} here; python -m {name} does not find it either")
+    if spec.submodule_search_locations is not None and importlib.util.find_spec(f"{name}.__main__") is None:
+        raise _NoModuleError(f"{name} is a package without a __main__ module; name one of its modules")
 
 
 def _exit_code(error: SystemExit) -> int:

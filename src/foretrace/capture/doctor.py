@@ -279,7 +279,7 @@ def _triton(world: World, torch: TorchFacts | None) -> Check:
     if version is not None or world.module_found("triton"):
         return Check("triton", "ok", version or "installed")
     if torch is not None and torch.gpu_available:
-        advice = 'pip install "foretrace[triton]"' if world.platform == "linux" else "it has wheels for Linux only"
+        advice = "pip install triton" if world.platform == "linux" else "it has wheels for Linux only"
         return Check("triton", "unknown", "not installed; torch.compile on a GPU needs it", advice)
     return Check("triton", "ok", "not installed, and needed only for torch.compile on a GPU")
 

@@ -8,9 +8,11 @@ replaces a file, not even with ``force``.
 from __future__ import annotations
 
 import gzip
+import json
 import mmap
 import os
 import re
+import secrets
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -25,6 +27,8 @@ from foretrace.model.sidefile import side_path
 __all__ = ["SUFFIX", "Rows", "count_rows", "free_name", "target", "write_trace"]
 
 SUFFIX = ".trace.json.gz"
+
+_TAIL = 16 * 1024  # holds the longest path a system allows, and the few fields after it
 
 # The start of a complete event as Kineto writes it; works on a file whose other strings are broken, too.
 _EVENT = re.compile(rb'"ph":\s*"X",\s*"cat":\s*"([^"]*)",\s*"name":\s*"([^"\\]{0,80})')
@@ -101,7 +105,7 @@ def write_trace(export: Callable[[Path], None], path: Path, *, accept: Callable[
     :class:`CaptureError` when no file, or an empty one, was written.
     """
     make_folder(path.parent)
-    plain = path.with_name(f".{path.name}.{os.getpid()}.json")  # the profiler packs by itself if it sees .gz
+    plain = path.with_name(f".foretrace-{secrets.token_hex(8)}.json")  # the profiler packs by itself if it sees .gz
     packed = plain.with_suffix(".tmp")
     try:
         try:
@@ -115,12 +119,15 @@ def write_trace(export: Callable[[Path], None], path: Path, *, accept: Callable[
             )
         rows = count_rows(plain)
         replace = accept(rows)
+        if path.exists() and not replace:
+            path = free_name(path)
+        _rename_inside(plain, path.name)
         if path.suffix.lower() == ".gz":
             _pack(plain, packed)
         else:
             plain.replace(packed)
         size = packed.stat().st_size
-        if path.exists() and not replace:
+        if path.exists() and not replace:  # another process was faster while this one packed
             path = free_name(path)
         packed.replace(path)
     finally:
@@ -130,6 +137,25 @@ def write_trace(export: Callable[[Path], None], path: Path, *, accept: Callable[
     if written != size:
         raise CaptureError(f"{path} should hold {size} bytes and holds {written}; is the disk full?")
     return path, Rows(**{**rows.__dict__, "bytes": written})
+
+
+def _rename_inside(plain: Path, name: str) -> None:
+    """Put the file's lasting name where the profiler noted the path it wrote to, at the end of the JSON text.
+
+    Without folders: those of this machine are nobody's business. A text without such a note is left alone.
+    """
+    with plain.open("r+b") as file:
+        start = max(0, plain.stat().st_size - _TAIL)
+        file.seek(start)
+        tail = file.read()
+        # The folder's name may be anything; the temporary name is ours, and plain.
+        note = re.search(rb'("traceName":\s*)"[^\n]*' + re.escape(os.fsencode(plain.name)) + b'"', tail)
+        if note is None:
+            return
+        shown = json.dumps(os.fsencode(name).decode("utf-8", "replace"), ensure_ascii=False).encode()
+        file.seek(start + note.start())
+        file.write(note.group(1) + shown + tail[note.end() :])
+        file.truncate()
 
 
 def _pack(source: Path, packed: Path) -> None:

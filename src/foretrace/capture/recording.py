@@ -1,19 +1,4 @@
-"""``foretrace.profile``: one object that is a context manager, a decorator, and drives a training loop.
-
-As a block::
-
-    with foretrace.profile("traces/mlp", active=3) as p:     # wait=1, warmup=1
-        for batch in p.steps(loader):
-            train(batch)
-    p.explain()
-
-As a decorator, each call being a step::
-
-    @foretrace.profile("traces/train", active=3)
-    def train_step(batch): ...
-
-Without ``active`` everything in the block is recorded (of a decorated function: its first call).
-"""
+"""What ``foretrace.profile`` returns: a context manager that is a decorator too and drives a training loop."""
 
 from __future__ import annotations
 
@@ -39,33 +24,19 @@ from foretrace.model.sidefile import Options, Schedule, SideFile, write_side
 if TYPE_CHECKING:
     from foretrace.model.report import Report
 
-__all__ = ["profile"]
+__all__ = ["Recording"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
 _UNSCHEDULED_STEPS = 5  # what steps() runs when it is given neither an iterable nor a schedule: 1 + 1 + 3
-_ACTIVE: list[profile] = []  # the recording in progress, if any: Kineto has one session a process
+_ACTIVE: list[Recording] = []  # the recording in progress, if any: Kineto has one session a process
 _LOCK = threading.Lock()
 
 
-class profile:  # noqa: N801  (used like a function, as torch.profiler.profile is)
-    """Record what runs inside; see the module's text for the three ways of use.
-
-    ``path``: the file to write; ``traces/x`` becomes ``traces/x.trace.json.gz``, and ``None`` the next free
-    ``traces/profile.trace.json.gz``. ``wait``, ``warmup``, ``active``: steps without the profiler, with it
-    but thrown away, and recorded; ``wait`` and ``warmup`` are 1 when only ``active`` is given. ``shapes``,
-    ``stacks``, ``memory``: operand shapes, Python stacks, allocator events. ``all_threads``: operators of
-    every thread. ``force``: replace an existing file (with a complete recording only). ``label``: free text
-    for the side file.
-
-    Raises on entry, before anything is recorded: :class:`InputError` for a path that is taken or counts that
-    make no schedule, :class:`MissingExtraError` without torch, :class:`ProfilerActiveError` when a profiler
-    is running. Raises on exit, with what was recorded kept: :class:`ScheduleError` when no active step was
-    reached, :class:`EmptyTraceError` when the GPU worked and the trace has no kernel. An exception from
-    inside the block passes through; what was traced until then is kept.
-    """
+class Recording:
+    """One recording, used once; :func:`foretrace.capture.profile` describes the parameters and the errors."""
 
     def __init__(
         self,
@@ -82,8 +53,6 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
         label: str | None = None,
         backend: Backend | None = None,
     ) -> None:
-        if callable(path):
-            raise InputError("write @foretrace.profile(...) with a path or empty brackets, not @foretrace.profile")
         if active is None and (wait is not None or warmup is not None):
             raise InputError("wait and warmup say what comes before the active steps: give active= too")
         self._plan: Plan | None = None
@@ -103,6 +72,7 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
         self._path: Path | None = None
         self._rows: Rows | None = None
         self._unsaid: list[str] = []
+        self._problem = ""  # why nothing was written, if so
         self._in_steps = False
         self._steps = 0
         self._step_start_ns = 0
@@ -250,16 +220,18 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
             if plan is not None and plan.phase(steps) in ("wait", "warmup"):
                 raise plan.not_reached(steps)
             self._path, self._rows = write_trace(
-                self._session.export, self._target, accept=lambda rows: self._accept(rows, complete)
+                self._session.export, self._target, accept=lambda rows: self._accept(rows, complete, failed)
             )
-        except BaseException:
+        except BaseException as error:
             self._state = "failed"
+            self._problem = str(error) if isinstance(error, ForetraceError) else type(error).__name__
             raise
         sentences = []
         if self._path != self._target:
             sentences.append(f"{self._target} exists and was kept; this recording is in {self._path}")
         if not complete:
-            sentences.append(incomplete(plan, steps, failed=failed, path=self._path))
+            kept = None if self._rows.empty else self._path
+            sentences.append(incomplete(plan, steps, failed=failed, path=kept))
         problem = empty_trace(self._rows, self._session.gpu_use(), self._path)
         if isinstance(problem, str):
             sentences.append(problem)
@@ -274,11 +246,14 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
         if isinstance(problem, CaptureError):
             raise problem
 
-    def _accept(self, rows: Rows, complete: bool) -> bool:
-        """Refuse a recording left just as its first active step began; say whether it may replace a file."""
+    def _accept(self, rows: Rows, complete: bool, failed: bool) -> bool:
+        """Refuse what ended before anything was recorded; say whether this recording may replace a file."""
         plan = self._plan
         if plan is not None and plan.recorded(self._steps) == 0 and rows.empty:
             raise plan.not_reached(self._steps)
+        assert self._session is not None
+        if failed and rows.empty and not self._session.gpu_use().used:
+            raise CaptureError("an exception ended the recording before any operator ran, so no trace was written")
         return self._force and complete and not rows.empty
 
     def _leave(self, state: str) -> None:
@@ -340,7 +315,7 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
                 )
             if self._state == "new":
                 raise CaptureError("nothing was recorded yet: use `with foretrace.profile(...) as p:`")
-            raise CaptureError("this recording failed, and nothing was written")
+            raise CaptureError(self._problem or "this recording failed, and nothing was written")
         return self._path
 
     @property
@@ -393,6 +368,8 @@ class profile:  # noqa: N801  (used like a function, as torch.profiler.profile i
                 self._finish()
             else:
                 self._step()
+            if self._wanted is None and self._path is not None:  # a name of our choosing has to be told
+                print(f"foretrace: {name} was recorded: {self._path}", file=sys.stderr)
             return result
 
         recorded.recording = self  # type: ignore[attr-defined]

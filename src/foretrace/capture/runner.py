@@ -12,7 +12,7 @@ from typing import Any
 from foretrace.capture.backend import Backend
 from foretrace.capture.files import Rows
 from foretrace.capture.plan import Plan
-from foretrace.capture.recording import profile
+from foretrace.capture.recording import Recording
 from foretrace.capture.variants import MODES, check_variant, graphs_compiled, make_step
 from foretrace.capture.workloads import Program
 from foretrace.errors import CaptureError, EmptyTraceError, ForetraceError, InputError
@@ -91,7 +91,7 @@ def record_variant(
 ) -> Outcome:
     """Build the program, time it without the profiler, record it, and write the trace with its side file.
 
-    ``say`` gets one line of progress at a time. Raises what :class:`profile` raises, and
+    ``say`` gets one line of progress at a time. Raises what :func:`foretrace.profile` raises, and
     :class:`CaptureError` when the program itself fails.
     """
     import torch
@@ -114,7 +114,7 @@ def record_variant(
     if note is not None:
         say(note)
         side.warnings.append(note)
-    recording = profile(
+    recording = Recording(
         path,
         wait=request.plan.wait,
         warmup=request.plan.warmup,

@@ -9,11 +9,15 @@ Supported are torch 2.4 and later. Three facts shape it (the first and the last 
   for the CPU only, no later profile sees a kernel. So CUDA is asked for whenever a GPU can be used.
 * ``export_chrome_trace`` reports a failure only in a log line of C++. Whoever calls
   :meth:`TorchSession.export` has to look at the file.
+
+A fourth, measured on torch 2.13: Kineto reads ``KINETO_LOG_LEVEL`` once a process, when its first profile is
+prepared, however long ago torch was imported; see :func:`_hushed`.
 """
 
 from __future__ import annotations
 
 import gc
+import os
 import time
 import warnings
 from collections.abc import Iterator
@@ -29,6 +33,9 @@ __all__ = ["OLDEST_TORCH", "TorchBackend", "TorchSession", "import_torch"]
 
 OLDEST_TORCH = (2, 4)
 
+_LOG_LEVEL = "KINETO_LOG_LEVEL"
+_LOG_NOTHING = "6"  # above every severity of libkineto/src/Logger.h
+
 
 def import_torch() -> Any:
     """Import torch; raises :class:`MissingExtraError` when it is absent, does not load, or is too old."""
@@ -38,7 +45,7 @@ def import_torch() -> Any:
         if error.name != "torch":
             raise
         raise MissingExtraError(
-            'recording needs PyTorch, which is not installed: pip install "foretrace[torch]"'
+            "recording needs PyTorch 2.4 or newer, which is not installed: pip install torch"
         ) from None
     except (ImportError, OSError) as error:  # a wheel whose shared libraries do not load
         raise MissingExtraError(f"PyTorch is installed but does not load: {error}") from error
@@ -128,6 +135,7 @@ class TorchSession:
         self._guard = Guard(torch.autograd.profiler)
         self._steps = 0
         self._running = False
+        self._prepared = False
         self._allocations_before: int | None = None
         self._allocations_after: int | None = None
 
@@ -147,7 +155,7 @@ class TorchSession:
         """Begin step 0."""
         self._guard.close()
         try:
-            with self._ourselves():
+            with self._ourselves(0):
                 self._profiler.start()
         except BaseException:
             self._guard.open()
@@ -161,7 +169,7 @@ class TorchSession:
         was_recording = self._recording()
         if was_recording:
             self._still_ours()
-        with self._ourselves():
+        with self._ourselves(self._steps + 1):
             self._profiler.step()
         self._steps += 1
         if self._recording() and not was_recording:
@@ -184,7 +192,7 @@ class TorchSession:
             if was_recording:
                 self._still_ours()
                 self._allocations_after = self._allocations()
-            with self._ourselves():
+            with self._ourselves(self._steps):
                 self._profiler.stop()
         finally:
             self._guard.open()
@@ -223,11 +231,35 @@ class TorchSession:
             )
 
     @contextmanager
-    def _ourselves(self) -> Iterator[None]:
+    def _ourselves(self, step: int) -> Iterator[None]:
+        """Pass the guard for what makes ``step`` the current one; torch prepares where the wait steps end."""
         with self._guard.ourselves(), warnings.catch_warnings():
             # torch's remarks on its own schedule would only repeat what foretrace says in its words.
             warnings.filterwarnings("ignore", module=r"torch\.(profiler|autograd)\b")
-            yield
+            if self._prepared or (self._plan is not None and step < self._plan.wait):
+                yield
+                return
+            self._prepared = True
+            with _hushed():
+                yield
+
+
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """Let Kineto start without its notes on standard error, unless ``KINETO_LOG_LEVEL`` says what is wanted.
+
+    The variable is there only meanwhile, so that the processes the program starts do not inherit it. No level
+    hides the notes of start and stop ("USDT") and shows Kineto's errors; what those tell of is found in the
+    trace itself (:mod:`foretrace.capture.verdicts`), and ``foretrace doctor`` listens to them.
+    """
+    if _LOG_LEVEL in os.environ:
+        yield
+        return
+    os.environ[_LOG_LEVEL] = _LOG_NOTHING
+    try:
+        yield
+    finally:
+        os.environ.pop(_LOG_LEVEL, None)
 
 
 def _recording_anywhere(torch: Any) -> bool:

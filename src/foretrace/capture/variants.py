@@ -49,7 +49,7 @@ def check_variant(variant: str, device: str, which: Callable[[str], str | None] 
     elif sys.platform != "linux" and not _has_triton():
         raise CaptureError(f"{variant} on a GPU needs Triton, which has wheels for Linux only; use eager")
     elif not _has_triton():
-        raise CaptureError(f'{variant} on a GPU needs Triton, which is not installed: pip install "foretrace[triton]"')
+        raise CaptureError(f"{variant} on a GPU needs Triton, which is not installed: pip install triton")
     return None
 
 

@@ -42,13 +42,13 @@ def empty_trace(rows: Rows, gpu: GpuUse, path: Path) -> EmptyTraceError | str | 
     return None
 
 
-def incomplete(plan: Plan | None, steps: int, *, failed: bool, path: Path) -> str:
-    """Say how much of the plan a recording that ended early holds."""
+def incomplete(plan: Plan | None, steps: int, *, failed: bool, path: Path | None) -> str:
+    """Say how much of the plan a recording that ended early holds; ``path``: ``None`` when it is empty."""
     why = "an exception ended the recording" if failed else "the loop ended early"
     if plan is None:
-        return f"{why}; {path} holds what ran until then"
+        return why if path is None else f"{why}; {path} holds what ran until then"
     recorded = plan.recorded(steps)
     return (
         f"{why}: {recorded} of {plan.active} active steps are complete ({plan.strip(steps)}, "
-        f"the schedule needs {plan.total} steps and got {steps}); {path} holds them"
-    )
+        f"the schedule needs {plan.total} steps and got {steps})"
+    ) + ("" if path is None else f"; {path} holds them")

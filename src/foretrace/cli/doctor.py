@@ -44,7 +44,7 @@ def _plain(check: Check) -> dict[str, str | None]:
 def _verdict(checks: list[Check]) -> str:
     by_name = {check.name: check for check in checks}
     if "selftest" not in by_name:
-        return "Traces can be read; recording needs the torch extra."
+        return "Traces can be read; recording needs PyTorch 2.4 or newer (pip install torch)."
     problems = [check.name for check in checks if check.state == "problem"]
     if problems:
         return f"Recording does not work as it should: see {', '.join(problems)}."

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from foretrace.cli.run_target import keep_script_apart, what_to_run
 from foretrace.errors import ForetraceError, InputError
 from foretrace.model.sidefile import SideFile, read_side, side_path
 
@@ -36,7 +37,16 @@ __all__ = ["SCHEMA", "add_arguments", "record_workload", "run", "show_trace"]
 
 SCHEMA = "foretrace.run/1"
 
-_SIZES = ("batch", "seq", "dim", "hidden", "in_dim", "out_dim", "size")
+# What each size is, and of which workload; a test holds the names equal to those the workloads have.
+_SIZES = {
+    "batch": "of linear: rows of x (1024); of mlp: sequences (64; on a CPU 4)",
+    "seq": "of mlp: positions in a sequence (128)",
+    "dim": "of mlp: features in and out (768)",
+    "hidden": "of mlp: features between the projections (3072)",
+    "in_dim": "of linear: features in (32)",
+    "out_dim": "of linear: features out (64)",
+    "size": "of matmul-add: rows and columns of the three matrices (64)",
+}
 _VARIANTS = ("eager", "compile", "compile-max-autotune", "compile-reduce-overhead")
 _MODES = ("forward", "train")
 _NOT_FOR_SCRIPTS = (*_SIZES, "dtype", "variant", "mode", "wait", "warmup", "active", "warm_calls", "device")
@@ -52,12 +62,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument(
         "target",
-        nargs="+",
+        nargs="*",
         metavar="TARGET",
         help="a workload, FILE.py:FACTORY, or -- and a script with its arguments",
     )
-    for name in _SIZES:
-        flag(name, type=int, metavar="N", help="size of the workload")
+    parser.set_defaults(script=None, unknown=[])
+    parser.parse_known_args = keep_script_apart(parser.parse_known_args)  # type: ignore[method-assign]
+    sizes = parser.add_argument_group("sizes, passed on to a FACTORY that takes them (defaults in brackets)")
+    for name, what in _SIZES.items():
+        dashed = f"--{name.replace('_', '-')}"
+        names = [dashed] if "_" not in name else [dashed, f"--{name}"]
+        sizes.add_argument(*names, dest=name, type=int, metavar="N", help=what)
     flag("dtype", choices=("bf16", "fp16", "fp32"), help="of parameters and inputs (bf16; on a CPU fp32)")
     flag("device", metavar="cuda|cpu", help="where to run (default: the GPU if there is one)")
     flag("variant", action="append", choices=_VARIANTS, help="repeatable; default eager")
@@ -87,17 +102,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Record what was asked for; a script's exit code is passed on."""
-    # Kineto notes each start and stop on standard error; what goes wrong is checked in the trace itself.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
-    words: list[str] = args.target
     with _said_plainly():
-        if _is_script(words):
-            return _run_script(args, words)
-        if len(words) > 1:
-            raise InputError(
-                f"one thing at a time: {' and '.join(words[:2])} were given; a script with arguments goes after --"
-            )
-        return _run_variants(args, words[0])
+        word, script = what_to_run(args)
+        return _run_script(args, script) if script else _run_variants(args, word)
 
 
 def record_workload(name: str, *, output: Path | None = None, variants: Sequence[str] = ("eager",)) -> list[Path]:
@@ -109,7 +116,6 @@ def record_workload(name: str, *, output: Path | None = None, variants: Sequence
     add_arguments(parser)
     argv = [name, *(word for variant in variants for word in ("--variant", variant))]
     args = parser.parse_args(argv if output is None else [*argv, "--output", str(output)])
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     with _said_plainly():
         return [outcome.path for outcome in _record(args, name)]
 
@@ -126,16 +132,17 @@ def show_trace(path: Path) -> None:
 
 def _run_variants(args: argparse.Namespace, word: str) -> int:
     outcomes: list[Outcome] = []
+    code = 0
     try:
         for outcome in _record(args, word):
             outcomes.append(outcome)
             if not args.json:
-                _tell(outcome.path, args)
+                code = max(code, _tell(outcome.path, args))
     finally:
         # What was recorded before a variant failed is there, and is said to be there.
         if args.json and outcomes:
             _print_json([(outcome.path, outcome.side) for outcome in outcomes])
-    return 0
+    return code
 
 
 def _record(args: argparse.Namespace, word: str) -> Iterator[Outcome]:
@@ -271,10 +278,6 @@ def _as_name(text: str) -> str:
 # ---- scripts ----
 
 
-def _is_script(words: Sequence[str]) -> bool:
-    return words[0] == "-m" or words[0].endswith(".py")
-
-
 def _run_script(args: argparse.Namespace, words: list[str]) -> int:
     from foretrace.capture.files import SUFFIX, free_name, target
     from foretrace.capture.script import check_script, record_script
@@ -295,6 +298,7 @@ def _run_script(args: argparse.Namespace, words: list[str]) -> int:
         path = free_name(Path(args.output) / f"{tag}{SUFFIX}")
     else:
         path = target(args.output, force=args.force)
+    folders = [folder for folder in path.parents if not folder.exists()]
     outcome = record_script(
         words,
         path.absolute(),  # the script may change the working folder
@@ -309,18 +313,26 @@ def _run_script(args: argparse.Namespace, words: list[str]) -> int:
     )
     for sentence in outcome.warnings:
         _say(f"warning: {sentence}")
+    if outcome.error is not None:
+        _say(outcome.error)
     written = _relative(outcome.path) if outcome.path is not None else None
+    if written is None:
+        _remove_empty(folders)
     if args.json:
         side = read_side(written) if written is not None else None
         _print_json([(written, side)] if written is not None else [], exit_code=outcome.exit_code)
     elif written is not None:
-        try:
-            _tell(written, args)
-        except ForetraceError as error:  # the script's exit code is what counts
-            _say(str(error))
-    if outcome.error is not None:
-        _say(outcome.error)
+        _tell(written, args)  # the script's exit code is what counts
     return outcome.exit_code
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Take away the folders that were made for a trace which was not written, innermost first."""
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError:  # something else is in it by now
+            return
 
 
 def _relative(path: Path) -> Path:
@@ -330,10 +342,18 @@ def _relative(path: Path) -> Path:
 # ---- what is printed ----
 
 
-def _tell(path: Path, args: argparse.Namespace) -> None:
+def _tell(path: Path, args: argparse.Namespace) -> int:
+    """Explain a trace that was written; the last line is its path, also when it cannot be explained (code 2)."""
+    code = 0
     if not args.no_explain:
-        show_trace(path)
-    print(f"\ntrace: {path}", flush=True)
+        try:
+            show_trace(path)
+        except ForetraceError as error:
+            _say(str(error))
+            code = error.exit_code
+        print()
+    print(f"trace: {path}", flush=True)
+    return code
 
 
 def _print_json(written: Sequence[tuple[Path, SideFile | None]], exit_code: int | None = None) -> None:

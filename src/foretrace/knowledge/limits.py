@@ -7,6 +7,11 @@ __all__ = [
     "CLASSIFIED_GAPS",
     "COLD_STEP_RATIO",
     "COMPUTE_KINDS",
+    "CPU_CALL_BYTES",
+    "CPU_CALL_FLOPS",
+    "CPU_DATA_SHARE",
+    "CPU_OPERATOR_SHARE",
+    "CPU_PROFILE_FACTOR",
     "DOMINANT_SHARE",
     "FOR_LOOP_KERNELS",
     "GPU_BOUND_SHARE",
@@ -71,7 +76,7 @@ KNOWN_BOUND_SHARE = 0.80
 
 # A kernel this short that reaches less than this share of either peak is bound by latency: too little work to
 # fill the GPU.
-LATENCY_US = 10.0
+LATENCY_US = 20.0
 LATENCY_SHARE = 0.25
 TINY_KERNEL_US = 5.0
 
@@ -143,3 +148,14 @@ SAME_TIME = 0.10
 
 # A step is a measure for another one if it launches at least this share of what that one does.
 SAME_STEP = 0.50
+
+# Of a program on the CPU, what takes less than this share of the operators' time is not worth naming.
+CPU_OPERATOR_SHARE = 0.05
+# A wait for data of this share of a step is worth more than any tuning of the operators beside it.
+CPU_DATA_SHARE = 0.10
+# A call of an operator takes 2 to 20 µs on the CPU under the profiler, and waking its threads as much again. One core
+# does 1 MFLOP (at 50 GFLOP/s) or moves 100 kB (at 10 GB/s) in that time: below, the rate is that of the call.
+CPU_CALL_FLOPS = 1e6
+CPU_CALL_BYTES = 1e5
+# A profiled step this much longer than an unprofiled one is worth saying; less is the spread of CPU timings.
+CPU_PROFILE_FACTOR = 1.3

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from foretrace.knowledge.rule import Rule
 
-__all__ = ["EPILOGUE_LOST", "KERNEL_RULES", "MEMSET_ORIGIN"]
+__all__ = ["EPILOGUE_LOST", "HIDDEN_COPY", "HIDDEN_COPY_OPERATORS", "KERNEL_RULES", "MEMSET_ORIGIN"]
 
 _INFERRED = "That one kernel takes the result of the other is inferred from shapes and order."
 
@@ -32,6 +32,76 @@ EPILOGUE_LOST = {
     ),
 }
 
+# How a copy came about that no one asked for by name: (why, what to do). ``other`` is said where no cause is known.
+HIDDEN_COPY = {
+    "layout": (
+        "reshape returns a view where the layout of its input allows one and copies where not, as after a transpose "
+        "or an expand.",
+        "Produce the tensor in the layout its consumer needs, or let torch.compile fold the copy into its neighbours.",
+    ),
+    "slice_gradient": (
+        "The gradient of a slice or a selection has the size of the whole input: it is filled with zeros and the "
+        "gradient copied into its place. No layout removes this copy.",
+        "Take all parts at once with split, chunk or unbind, whose gradient joins them in one pass, or let "
+        "torch.compile write the padded gradient where it is computed.",
+    ),
+    "padding": (
+        "Padding allocates the larger tensor, fills it and copies the input into it. No layout removes this copy.",
+        "Make the data in its padded size, or let torch.compile pad where the tensor is computed.",
+    ),
+    "cat_of_one": (
+        "cat copies its one tensor that holds data whole, the others being empty: the first update of a key/value "
+        "cache does this.",
+        "Leave empty tensors out of the cat. Where it is a key/value cache and nothing is generated, as in training, "
+        "turn the cache off (use_cache=False in transformers).",
+    ),
+    "power": (
+        "pow with the exponent 1 is a copy, and the gradient of pow(x, 2) takes pow(x, 1). No layout removes it.",
+        "For the power, a fused operator, such as torch.nn.functional.rms_norm where it is part of a norm, or "
+        "torch.compile.",
+    ),
+    "product": (
+        "The library multiplies matrices whose rows or columns are contiguous; an operand that has neither, such as "
+        "an expanded gradient (that of out.sum() is one), is copied first.",
+        "Make the operand contiguous where it is produced. A loss that is no plain sum has no expanded gradient.",
+    ),
+    "convolution": (
+        "The library takes the input, the weights and the gradient in one memory format and copies what comes in "
+        "another.",
+        "Bring the model and its input to the same memory format: .to(memory_format=torch.channels_last) on both.",
+    ),
+    "other": (
+        "The operator works on a copy of its own, or its input has a layout it cannot use.",
+        "If it is the layout, produce the tensor in the one its consumer needs; else torch.compile may fold the copy "
+        "into its neighbours.",
+    ),
+}
+# ATen's operators (without ``aten::``) → the cause of a copy right inside them, by what each one's source does.
+HIDDEN_COPY_OPERATORS = {
+    "reshape": "layout",
+    "flatten": "layout",
+    "slice_backward": "slice_gradient",
+    "select_backward": "slice_gradient",
+    "diagonal_backward": "slice_gradient",
+    "unfold_backward": "slice_gradient",
+    "constant_pad_nd": "padding",
+    "pad": "padding",
+    "cat": "cat_of_one",
+    "pow": "power",
+    "mm": "product",
+    "bmm": "product",
+    "addmm": "product",
+    "baddbmm": "product",
+    "addbmm": "product",
+    "mv": "product",
+    "addmv": "product",
+    "_convolution": "convolution",
+    "convolution": "convolution",
+    "cudnn_convolution": "convolution",
+    "miopen_convolution": "convolution",
+    "convolution_backward": "convolution",
+}
+
 # What is known of a library's memsets, by where they were found.
 MEMSET_ORIGIN = {
     "operator": "They belong to the operator that also launches the kernel beside them, not to the program: a library "
@@ -43,7 +113,7 @@ MEMSET_ORIGIN = {
 KERNEL_RULES: dict[str, Rule] = {
     "hbm_round_trip": Rule(
         severity="note",
-        title="{chain}{others}: {megabytes} of intermediates{each} cross memory",
+        title="{chain}{others}: {megabytes} of intermediates cross memory{each}",
         explanation="Each of these kernels reads its inputs from memory and writes its result back, and the next "
         "one reads it again. Run as one kernel the intermediates would stay in registers: {megabytes} less "
         f"traffic, at the {{rate}} these kernels reach {{saving}}.{{parts}} {_INFERRED}{{kept}}",
@@ -69,14 +139,16 @@ KERNEL_RULES: dict[str, Rule] = {
         "result is written, and costs no kernel and no traffic of its own. That is why there is no aten::add.",
     ),
     "epilogue_lost": Rule(
+        upper_bound=True,  # an epilogue takes a little time too, and a matrix addend it cannot take
         severity="note",
-        title="Epilogue lost: the bias of {operator} ({number}{each}) is work of its own, {time}",
+        title="Epilogue lost: the bias of {operator} ({number}{each}) runs apart, {time}",
         explanation="{why} Here the addition costs {total}.",
         suggestion="{advice}",
     ),
     "convolution_bias": Rule(
+        upper_bound=True,
         severity="note",
-        title="The bias of convolutions ({number}{each}) is added by kernels of their own, {time}",
+        title="The bias of convolutions ({number}{each}) is added by extra kernels, {time}",
         explanation="aten::_convolution calls the library for the product and adds the bias with aten::add_ "
         "afterwards, which reads and writes the whole output once more: {total}.",
         suggestion="Before a normalisation drop the bias (bias=False); else torch.compile joins it with the "
@@ -84,30 +156,29 @@ KERNEL_RULES: dict[str, Rule] = {
     ),
     "metadata_only": Rule(
         severity="info",
-        title="{number} view operators{each} launch nothing ({time} of CPU time under the profiler)",
+        title="{number} view operators{each} launch nothing ({time} of CPU time, as profiled)",
         explanation="They change sizes and strides and move no data: {names}. Their CPU time matters only where "
         "the GPU waits for the CPU.{layout}",
     ),
     "occupancy_queries": Rule(
         severity="info",
-        title="{number} occupancy {queries}{each} before kernels of {names} (CPU, {time})",
+        title="{number} occupancy {queries}{each} for {names} (CPU, {time})",
         explanation="A library asks how many blocks fit on a multiprocessor to plan a launch. The call puts nothing "
         "on the GPU; it marks kernels that adapt their launch, such as GEMMs and convolutions, and is absent "
         "before plain pointwise kernels and cuBLAS's nvjet kernels.",
     ),
     "library_memsets": Rule(
         severity="info",
-        title="{memsets} from within {names} ({time})",
+        title="{memsets} by {names} ({time})",
         explanation="{origin} They are counted as memsets, not as kernels.",
     ),
     "hidden_copy": Rule(
+        upper_bound=True,
         severity="note",
         title="{number} hidden {copies}{each}: {where} ({time})",
-        explanation="No copy was asked for by name: an operator that can return a view had to copy because the "
-        "layout of its input did not allow one, or it works on a copy of its own. If the layout made the copy "
-        "unnecessary, up to {total} would be saved.",
-        suggestion="Produce the tensor in the layout its consumer needs, or let torch.compile fold the copy into "
-        "its neighbours.",
+        explanation="No copy was asked for by name; an operator made it in {paths}. {why} Without it, up to {total} "
+        "would be saved.",
+        suggestion="{advice}",
     ),
     "graph_input_copy": Rule(
         severity="note",
@@ -184,8 +255,9 @@ KERNEL_RULES: dict[str, Rule] = {
         severity="warning",
         title="{number} unfused attention(s){each}: {inner} between the products, {time} in all",
         explanation="In these, {how}: about {kernels} kernels each, and the scores ({scores}) cross memory between "
-        "them. A fused attention keeps the scores on chip; at least the {inner} between the two products would "
-        "go. Inferred from the order batched product, softmax, batched product and their shapes.",
+        "them. A fused attention keeps the scores on chip, and up to the {inner} between the two products would go; "
+        "the softmax itself stays, inside its one kernel. Inferred from the order batched product, softmax, batched "
+        "product and their shapes.",
         suggestion="torch.nn.functional.scaled_dot_product_attention with inputs that a fused backend takes (16-bit, "
         "head size up to 256, is_causal instead of a mask tensor).",
     ),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from foretrace.knowledge.rule import Rule
 
 __all__ = [
+    "CPU_COMPILED",
+    "CPU_SMALL",
     "MESSAGE_KEYS",
     "RECORD_OPTIONS",
     "STARVED_PROVEN",
@@ -87,6 +89,16 @@ WAITS_UNKNOWN = (
     "of it would win at most."
 )
 
+# Said under ``cpu_work`` where they apply.
+CPU_COMPILED = (
+    " Compiled graph code is one call of what torch.compile generated: the operators fused into it are not recorded, "
+    "so it has no rate."
+)
+CPU_SMALL = (
+    " No rate is given for {names}: at {size} a call, the call itself or threads in each other's way take the time, "
+    "and the rate would not be the machine's."
+)
+
 _WAIT_IS_NOT_COST = (
     "The wait itself ({wait} {per}) is not the cost: the work waited for had to be done. While the host waits it "
     "queues nothing, "
@@ -99,7 +111,7 @@ TIMELINE_RULES: dict[str, Rule] = {
         explanation="The trace holds no GPU work: these operators ran on the CPU. A rate is the FLOPs or the least "
         "bytes (each operand read once, each result written once) over the operator's own time, profiler included. "
         "Products are limited by arithmetic, pointwise operators by memory or, where they compute tanh or erf, by "
-        "that.",
+        "that.{compiled}{small}",
         suggestion="Compare with another dtype, thread count (OMP_NUM_THREADS) or torch.compile, on this machine.",
         source="FLOPs and bytes from the recorded shapes",
     ),
@@ -191,6 +203,16 @@ TIMELINE_RULES: dict[str, Rule] = {
         "nothing to gain from faster launches.",
         source="gaps without GPU work, each put down to what the launching thread did in it",
     ),
+    "cpu_data_loading": Rule(
+        severity="warning",
+        title="Waiting for data takes {time} {per}: {share} of it",
+        explanation="The step's thread waited for the next batch ({names}) instead of computing. Without worker "
+        "processes the data set and its transforms run in that wait; with workers it is how long they lag behind.",
+        suggestion="DataLoader workers (num_workers, persistent_workers, prefetch_factor), which prepare batches "
+        "beside the computation, or cheaper transforms.",
+        source="torch.utils.data labels its wait for a batch",
+        upper_bound=True,
+    ),
     "data_loading": Rule(
         severity="note",
         title="The GPU waits for data: {idle} {per} ({share} of it)",
@@ -235,7 +257,7 @@ TIMELINE_RULES: dict[str, Rule] = {
     ),
     "cuda_graph": Rule(
         severity="info",
-        title="CUDA graph launched {often}: {kernels}, {share} of the GPU time",
+        title="CUDA graph {often}: {kernels}, {share} of the GPU time",
         explanation="One launch call ({cpu} of CPU time) replays what was captured. The operators, shapes and lines of "
         "code ran once, at capture, and are not in this trace: these kernels cannot be tied to them, nor their FLOPs "
         "and bytes counted. They keep their time and their name.",
@@ -255,6 +277,15 @@ TIMELINE_RULES: dict[str, Rule] = {
         explanation="Median of {runs} unprofiled runs: {unprofiled}. The profiler lengthens CPU time, hardly the "
         "kernels: of an unprofiled step the GPU works {share} ({busy}), of a profiled one {profiled_share}. Read gaps "
         "and CPU times with that in mind.",
+        source="the side file's unprofiled timing",
+    ),
+    "cpu_profile_overhead": Rule(
+        severity="note",
+        title="A profiled step takes {factor}× an unprofiled one ({profiled} against {unprofiled})",
+        explanation="Median of {runs} unprofiled runs: {unprofiled}. Every row costs the profiler time, and a step of "
+        "few or short calls is mostly that. The times and rates of this trace are those of the profiled run.",
+        suggestion="Quote the unprofiled timing; take from the trace what ran and how often. Without stacks and "
+        "memory (with_stack, profile_memory), and over steps with more work, it comes closer.",
         source="the side file's unprofiled timing",
     ),
     "exposed_communication": Rule(

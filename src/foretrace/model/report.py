@@ -15,6 +15,7 @@ import msgspec
 
 __all__ = [
     "SCHEMA",
+    "WHOLE_TRACE",
     "Coverage",
     "Elementwise",
     "Evidence",
@@ -39,6 +40,8 @@ __all__ = [
 ]
 
 SCHEMA: Literal["foretrace.report/1"] = "foretrace.report/1"
+# The label of the one step of a trace that has no profiler steps.
+WHOLE_TRACE = "whole trace"
 
 Bound = Literal["overhead", "compute", "memory", "mixed", "unknown"]
 KernelBound = Literal["compute", "memory", "latency", "unknown"]
@@ -298,6 +301,7 @@ class Coverage(msgspec.Struct, kw_only=True):
     kernels_linked: float | None
     kernels_with_op: float | None
     flops_counted: float | None
+    products_counted: float | None = None  # the same, of the time of gemm, attention and convolution kernels
 
 
 class Health(msgspec.Struct, kw_only=True):

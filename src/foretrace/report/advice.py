@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from foretrace.model.report import Finding, Report
+from foretrace.model.report import WHOLE_TRACE, Finding, Report
 from foretrace.report.text import Line, Span, cut, line, width_of, wrap
 from foretrace.report.trust import paragraph
 from foretrace.report.view import View
@@ -64,15 +64,18 @@ def findings(report: Report, view: View) -> list[Line]:
         # A remedy that an earlier finding has already spelled out is referred to.
         first = remedies.setdefault(finding.suggestion or "", position)
         remedy = finding.suggestion if first == position else f"as {first} says"
-        lines += _whole(position, finding, remedy if finding.suggestion else None, names, view)
+        each = "" if len(report.steps) == 1 and report.steps[0].label == WHOLE_TRACE else " a step"
+        lines += _whole(position, finding, remedy if finding.suggestion else None, names, view, each)
     if limit is not None and len(report.findings) > limit:
         lines.append(line(Span(f"  + {count(len(report.findings) - limit, 'more finding')} (--all)", "dim")))
     return lines
 
 
-def _whole(position: int, finding: Finding, remedy: str | None, names: Mapping[str, str], view: View) -> list[Line]:
+def _whole(
+    position: int, finding: Finding, remedy: str | None, names: Mapping[str, str], view: View, each: str
+) -> list[Line]:
     lead = f"{position:>2} "
-    saving = f"  saves {saving_words(finding)} a step" if finding.saving_us is not None else ""
+    saving = f"  saves {saving_words(finding)}{each}" if finding.saving_us is not None else ""
     room = max(20, view.width - 7 - width_of(saving))
     head = wrap(finding.title, room)
     lines = [line("  ", lead, _MARKS[finding.severity], " ", Span(head[0], "head"), Span(saving, "saving"))]

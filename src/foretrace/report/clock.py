@@ -31,6 +31,8 @@ _CAUSES = {
 
 def cause_words(cause: str, detail: str | None) -> str:
     """ "CPU: aten::linear", "synchronization: cudaStreamSynchronize", "launch latency"."""
+    if detail and detail.startswith("Python in "):
+        return detail  # what runs Python is the CPU, and the column is narrow
     words = _CAUSES.get(cause, cause.replace("_", " "))
     return f"{words}: {detail}" if detail else words
 
@@ -87,7 +89,7 @@ def step_table(
         Column("period", keep=9),
         Column("GPU\nbusy", keep=9),
         Column("GPU\nidle", keep=8),
-        Column("GPU\nbusy %", keep=9),
+        Column("busy in\nperiod %", keep=9),
         Column("ker-\nnels", keep=9),
         Column("mem-\ncpys", keep=3),
         Column("mem-\nsets", keep=2),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from foretrace.model.report import Report, TraceInfo
+from foretrace.model.report import Coverage, Report, TraceInfo
 from foretrace.report.text import Line, Span, cut, line, width_of, wrap
 from foretrace.report.view import SECTIONS, View
 from foretrace.report.words import count, listed, number, share, time
@@ -147,6 +147,12 @@ def health(report: Report, view: View) -> list[Line]:
     return lines
 
 
+def _products(coverage: Coverage) -> str:
+    """How much of the products is counted: pointwise kernels have no FLOPs, so the share of all time misleads."""
+    counted = coverage.products_counted
+    return "" if counted is None else f" (of GEMM, attention and convolution {share(counted)})"
+
+
 def footer(report: Report, view: View) -> list[Line]:
     """What the numbers cover, what was not recorded and how to record it, and how to see more."""
     lines: list[Line] = []
@@ -155,7 +161,7 @@ def footer(report: Report, view: View) -> list[Line]:
         text = (
             f"launch known {share(coverage.kernels_linked)}, "
             f"operator known {share(coverage.kernels_with_op)}, "
-            f"FLOPs counted {share(coverage.flops_counted)}"
+            f"FLOPs counted {share(coverage.flops_counted)}" + _products(coverage)
         )
         lines += _note("Of kernel time", text, view)
     has = report.trace.has

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretrace.knowledge.kineto import HOST_ROWS, RowKind, step_number
+from foretrace.model.report import WHOLE_TRACE
 
 if TYPE_CHECKING:
     from foretrace.trace.table import Trace
@@ -52,10 +53,10 @@ def find_steps(trace: Trace) -> list[StepSpan]:
 def _whole(trace: Trace) -> StepSpan:
     work = np.isin(trace.kind, (*HOST_ROWS, RowKind.KERNEL, RowKind.MEMCPY, RowKind.MEMSET))
     if not work.any():
-        return StepSpan(0, "whole trace", 0, 0, -1, None)
+        return StepSpan(0, WHOLE_TRACE, 0, 0, -1, None)
     start = int(trace.start[work].min())
     end = int(trace.end[work].max())
-    return StepSpan(0, "whole trace", start, end, -1, None)
+    return StepSpan(0, WHOLE_TRACE, start, end, -1, None)
 
 
 def step_of_rows(trace: Trace, rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -18,6 +18,57 @@ def test_a_reshape_that_had_to_copy() -> None:
     (finding,) = program.findings("hidden_copy")
     assert finding.title == "1 hidden copy a step: reshape → clone → copy_ (10 µs)"
     assert finding.saving_us == pytest.approx(10)
+    assert finding.upper_bound, "a layout that saves the copy may cost something elsewhere"
+    assert "Produce the tensor in the layout" in (finding.suggestion or "")
+
+
+@pytest.mark.parametrize(
+    ("inside", "advice"),
+    [
+        (("autograd::engine::evaluate_function: SliceBackward0", "aten::slice_backward"), "split, chunk or unbind"),
+        (("aten::pad", "aten::constant_pad_nd"), "padded size"),
+        (("aten::pow",), "rms_norm"),
+        (("aten::mm", "aten::clone"), "A loss that is no plain sum"),
+        (
+            ("aten::conv2d", "aten::convolution", "aten::_convolution", "aten::contiguous", "aten::clone"),
+            "channels_last",
+        ),
+        (("aten::linear", "aten::reshape", "aten::clone"), "Produce the tensor in the layout"),
+        (("aten::layer_norm", "aten::contiguous", "aten::clone"), "If it is the layout"),
+    ],
+)
+def test_the_advice_fits_what_made_the_copy(inside: tuple[str, ...], advice: str) -> None:
+    program = Program().step().run("aten::copy_", X, X, kernel=COPY, inside=inside)
+    (finding,) = program.findings("hidden_copy")
+    assert advice in (finding.suggestion or "")
+
+
+def test_a_long_path_keeps_its_two_ends_in_the_title() -> None:
+    inside = ("aten::conv2d", "aten::convolution", "aten::_convolution", "aten::contiguous", "aten::clone")
+    (finding,) = Program().step().run("aten::copy_", X, X, kernel=COPY, inside=inside).findings("hidden_copy")
+    assert finding.title == "1 hidden copy a step: conv2d → convolution → _convolution (10 µs)"
+    assert "contiguous → clone → copy_" in finding.explanation
+
+
+def test_places_that_are_told_together_get_the_advice_of_each() -> None:
+    program = Program().step()
+    for us, name in enumerate(("slice_backward", "reshape", "mm", "pow", "constant_pad_nd")):
+        program.run("aten::copy_", X, X, kernel=COPY, us=20 - us, inside=(f"aten::{name}",))
+    together, *single = program.findings("hidden_copy")  # what saves most first
+    assert len(single) == 3
+    assert together.title == "2 hidden copies a step: pow and constant_pad_nd (33 µs)"
+    assert "pow → copy_, constant_pad_nd → copy_" in together.explanation
+    assert "rms_norm" in (together.suggestion or "")
+    assert "padded size" in (together.suggestion or "")
+
+
+def test_many_causes_told_together_get_no_advice_that_fits_only_one() -> None:
+    program = Program().step()
+    for name in ("slice_backward", "reshape", "mm", "pow", "constant_pad_nd", "_convolution"):
+        program.run("aten::copy_", X, X, kernel=COPY, inside=(f"aten::{name}",))
+    together = program.findings("hidden_copy")[0]
+    assert together.title.startswith("3 hidden copies a step: ")
+    assert (together.suggestion or "").startswith("If it is the layout")
 
 
 @pytest.mark.parametrize("asked", [(), ("aten::clone",), ("aten::contiguous", "aten::clone")])
@@ -29,7 +80,9 @@ def test_a_copy_that_was_asked_for_is_not_hidden(asked: tuple[str, ...]) -> None
 def test_joining_one_tensor_with_an_empty_one_is_a_copy() -> None:
     program = Program().step()
     program.run("aten::cat", [[0], X], [], kernel=CAT, dtypes=["TensorList", "Scalar"])  # type: ignore[list-item]
-    assert "cat of one tensor" in program.findings("hidden_copy")[0].title
+    (finding,) = program.findings("hidden_copy")
+    assert "cat of one tensor" in finding.title
+    assert "use_cache=False" in (finding.suggestion or "")
 
 
 def test_joining_two_tensors_is_what_cat_is_for() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from timeline import found, found_in, work
 
 from builders import TraceBuilder
+from foretrace import explain
+from foretrace.model.sidefile import SideFile, Unprofiled
 
 
 def test_a_buffer_request_that_holds_the_launching_thread_is_named_with_the_gap_it_makes():
@@ -44,6 +46,7 @@ def test_the_final_synchronize_is_named():
     (finding,) = found_in("mlp_eager", "profiler_artefact")
     assert finding.title == "The profiler's own: a final cudaDeviceSynchronize 12.2 µs"
     (finding,) = found_in("ddp_rank0", "profiler_artefact")
+    assert finding.title == "The profiler's own: Activity Buffer Request 4.61 ms, cudaDeviceSynchronize 3.93 ms"
     assert [e.name for e in finding.evidence] == ["Activity Buffer Request", "cudaDeviceSynchronize"]
 
 
@@ -56,3 +59,36 @@ def test_the_factor_of_profiling_needs_an_unprofiled_timing():
     (finding,) = found(build, "profile_overhead", unprofiled_us=250)
     assert finding.title == "A profiled step takes 2× an unprofiled one (500 µs against 250 µs)"
     assert "the GPU works 80% (200 µs)" in finding.explanation
+
+
+def cpu_steps(*durations: float) -> TraceBuilder:
+    build, at = TraceBuilder(gpu=None), 0.0
+    for number, duration in enumerate(durations):
+        build.step(number, at, duration)
+        build.op("aten::mm", at + 1, duration - 2)
+        at += duration + 1000
+    return build
+
+
+def test_a_slow_profiled_step_of_a_cpu_program_is_told():
+    (finding,) = found(cpu_steps(40_000, 23_000, 22_000), "profile_overhead", unprofiled_us=51)
+    assert finding.title == "A profiled step takes 450× an unprofiled one (23 ms against 51 µs)"
+    assert finding.severity == "note"
+    assert len(finding.evidence) == 3
+
+
+def test_a_cpu_step_hardly_slower_than_unprofiled_is_not():
+    assert found(cpu_steps(60, 60), "profile_overhead", unprofiled_us=50) == []
+    assert found(cpu_steps(66, 66), "profile_overhead", unprofiled_us=50)
+    assert found(cpu_steps(66, 66), "profile_overhead") == []
+
+
+def test_without_steps_in_the_trace_the_side_file_has_the_profiled_times():
+    build = TraceBuilder(gpu=None)
+    build.op("aten::mm", 0, 10)
+    timing = Unprofiled(median_us=50, iqr_us=1.0, runs=9, method="perf_counter")
+    side = SideFile(unprofiled=timing, profiled_steps_us=[90.0, 100.0, 110.0])
+    (finding,) = [f for f in explain(build.trace(), side=side).findings if f.rule == "profile_overhead"]
+    assert "2× an unprofiled one (100 µs against 50 µs)" in finding.title
+    unknown = SideFile(unprofiled=timing)
+    assert not [f for f in explain(build.trace(), side=unknown).findings if f.rule == "profile_overhead"]

@@ -40,7 +40,7 @@ def test_nvjet_asks_no_occupancy() -> None:
 
 def test_memsets_belong_to_the_operator_around_them() -> None:
     (finding,) = of_trace("mlp_eager", "library_memsets")
-    assert finding.title.startswith("2 memsets of 4 B a step from within aten::mm")
+    assert finding.title.startswith("2 memsets of 4 B a step by aten::mm")
 
 
 def test_a_graph_replays_memsets() -> None:

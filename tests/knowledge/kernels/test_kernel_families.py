@@ -371,6 +371,25 @@ def test_describe_says_it_in_words() -> None:
     assert "Not understood: h, bz." in text
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nvjet_tst_64x64_64x16_2x1_2cta_v_bz_bias_TNT", "cluster 2x1, a pair of CTAs a tile, layout TN"),
+        ("ampere_fp16_s1688gemm_fp16_128x128_ldg8_f2f_stages_32x1_nn", "k-tile 32, 1 stage, instruction"),
+        (
+            "ampere_fp16_s1688gemm_fp16_128x128_ldg8_relu_f2f_nn",
+            "; can apply relu (the name does not show that it does); ",
+        ),
+        ("triton_tem_fused_mm_relu_0", "operators mm, relu; Triton template."),
+        ("triton_poi_fused_view_0", "; views view; pointwise template."),
+        ("_swiglu_forward_kernel", "; operators silu, mul; forward."),
+        ("void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_64x64_32x3_nn_align1>(int)", "to 1 element,"),
+    ],
+)
+def test_lists_are_set_off_and_numbers_agree_with_their_nouns(name: str, said: str) -> None:
+    assert said in describe(decode(name))
+
+
 def test_short_names_fit_a_narrow_column() -> None:
     assert decode("triton_poi_fused__unsafe_view_gelu_mul_0").short_name == "triton_poi gelu·mul"
     assert (

@@ -31,6 +31,9 @@ from foretrace.analysis.findings import (
     utilisation,
 )
 from foretrace.analysis.findings.facts import Facts
+from foretrace.analysis.findings.host import pace
+from foretrace.analysis.health import trusted
+from foretrace.analysis.pace import NEEDED_CHECKS
 from foretrace.model.report import Finding, Health, Kernel, Operator, Step
 
 __all__ = ["DETECTORS", "find_all"]
@@ -64,6 +67,7 @@ DETECTORS: list[Detector] = [
 ]
 
 _ORDER = {"warning": 0, "note": 1, "info": 2}
+_UPPER_BOUND_WEIGHT = 0.5
 
 
 def find_all(
@@ -74,7 +78,21 @@ def find_all(
     health: Sequence[Health] = (),
     operators: Sequence[Operator] = (),
 ) -> list[Finding]:
-    """All findings: what saves time first (most first), then by severity, then by rule."""
+    """All findings: what saves time first (most first), then by severity, then by rule.
+
+    An upper bound counts half against a saving that follows from what was measured. Where the CPU sets the pace, what
+    holds it up comes first: less GPU time does not shorten such a step. A trace that cannot be trusted gets no savings.
+    """
     facts = Facts(context=context, costs=costs, steps=steps, kernels=kernels, health=health, operators=operators)
     found = [finding for detector in DETECTORS for finding in detector(facts)]
-    return sorted(found, key=lambda f: (-(f.saving_us or 0.0), _ORDER[f.severity], f.rule, f.title))
+    if not trusted(health, *NEEDED_CHECKS):
+        found = [finding for finding in found if finding.saving_us is None]
+    known = pace(facts)
+    cpu_bound = known is not None and known.setter == "cpu"
+
+    def place(finding: Finding) -> tuple[float | int | str, ...]:
+        saving = (finding.saving_us or 0.0) * (_UPPER_BOUND_WEIGHT if finding.upper_bound else 1.0)
+        held_up = cpu_bound and finding.severity == "warning"
+        return (not held_up, -saving, _ORDER[finding.severity], finding.rule, finding.title)
+
+    return sorted(found, key=place)

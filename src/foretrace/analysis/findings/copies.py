@@ -20,11 +20,19 @@ from foretrace.knowledge.copying import (
 from foretrace.knowledge.dtypes import dtype
 from foretrace.knowledge.kineto import Call, RowKind
 from foretrace.knowledge.limits import SHOWN_KINDS, WORTH_SHARE
+from foretrace.knowledge.rules_kernels import HIDDEN_COPY, HIDDEN_COPY_OPERATORS
 from foretrace.model.report import Finding
 
 __all__ = ["find"]
 
+_ARROW = " → "
 _COPY_OPERATORS = frozenset({"aten::copy_", "aten::clone", "aten::contiguous", "aten::_to_copy"})
+_CAT_OF_ONE = "cat of one tensor with empty ones"
+# Steps of a path that copy, whatever the reason is.
+_THE_COPY = ("copy_", "clone", "contiguous", "_to_copy")
+_WHERE_LENGTH = 44
+# Of more causes than this the texts would be a page: then what holds of any is said.
+_TOLD_CAUSES = 2
 _GRAPH_INPUT = frozenset({"aten::copy_", "aten::_foreach_copy_"})
 
 
@@ -91,7 +99,7 @@ def _sort_one(facts: Facts, found: _Sorted, row: int, op: int, name: str) -> Non
     operands = facts.context.operands(op)
     if name == "aten::cat":
         if _joins_one(operands["shapes"]):
-            found.hidden.setdefault("cat of one tensor with empty ones", []).append(row)
+            found.hidden.setdefault(_CAT_OF_ONE, []).append(row)
         return
     if name == "aten::addmm" or name == "aten::_foreach_copy_":
         return  # the seed of an addmm is told under epilogue_lost
@@ -119,7 +127,7 @@ def _words(path: list[str]) -> str:
     aten = [name.removeprefix("aten::") for name in path if name.startswith("aten::")]
     nodes = [name for name in path if name.endswith(("Backward0", "Backward1", "Backward2"))]
     node = nodes[-1].rsplit(" ", 1)[-1] if nodes else ""
-    return " → ".join([node, *aten] if node else aten)
+    return _ARROW.join([node, *aten] if node else aten)
 
 
 def _joins_one(shapes: list[object]) -> bool:
@@ -161,12 +169,52 @@ def _hidden(facts: Facts, groups: dict[str, list[int]]) -> Iterable[Finding]:
     if len(ranked) == len(shown) + 1 and facts.worth(_us(facts, ranked[-1][1])):
         shown = ranked  # one more is as short as saying that there is one more
     for words, rows in shown:
-        yield _told(facts, "hidden_copy", rows, saves=True, where=words)
+        yield _copied(facts, [words], rows)
     others = ranked[len(shown) :]
     rest = sorted((row for _, rows in others for row in rows), key=_start(facts))
     if rest and facts.worth(_us(facts, rest)):
-        where = ", ".join(words for words, _ in others[:SHOWN_KINDS]) + (", …" if len(others) > SHOWN_KINDS else "")
-        yield _told(facts, "hidden_copy", rest, saves=True, where=where)
+        yield _copied(facts, [words for words, _ in others], rest)
+
+
+def _copied(facts: Facts, paths: list[str], rows: list[int]) -> Finding:
+    """One finding about copies hidden in one place, or about all places that are not told one by one."""
+    causes = list(dict.fromkeys(_cause(path) for path in paths))
+    if len(causes) > _TOLD_CAUSES:
+        causes = ["other"]
+    why, advice = (" ".join(HIDDEN_COPY[cause][part] for cause in causes) for part in (0, 1))
+    where = _fitted(paths[0]) if len(paths) == 1 else f"{_owner(paths[0])} and {len(paths) - 1} more"
+    if len(paths) == 2:
+        where = " and ".join(dict.fromkeys(map(_owner, paths)))
+    named = ", ".join(paths[:SHOWN_KINDS]) + (", …" if len(paths) > SHOWN_KINDS else "")
+    return _told(facts, "hidden_copy", rows, saves=True, where=where, paths=named, why=why, advice=advice)
+
+
+def _cause(path: str) -> str:
+    """Why a copy is there: by the innermost operator around it whose reason to copy is known."""
+    if path == _CAT_OF_ONE:
+        return HIDDEN_COPY_OPERATORS["cat"]
+    causes = (HIDDEN_COPY_OPERATORS.get(name) for name in reversed(path.split(_ARROW)))
+    return next((cause for cause in causes if cause is not None), "other")
+
+
+def _owner(path: str) -> str:
+    """The innermost operator of a path that does more than copy: ``pad → constant_pad_nd → copy_`` → the second."""
+    steps = [name for name in path.split(_ARROW) if name not in _THE_COPY]
+    return steps[-1] if steps else path
+
+
+def _fitted(path: str) -> str:
+    """A path as a title can hold it: one that is too long without its copying end, then without its middle."""
+    if len(path) <= _WHERE_LENGTH:
+        return path
+    first, *steps = path.split(_ARROW)
+    while len(steps) > 1 and steps[-1] in _THE_COPY:
+        steps.pop()
+    path = _ARROW.join([first, *steps])
+    while len(path) > _WHERE_LENGTH and len(steps) > 1:
+        steps.pop(0)
+        path = _ARROW.join([first, "…", *steps])
+    return path
 
 
 def _transfer(facts: Facts, way: str, rows: list[int]) -> Finding:

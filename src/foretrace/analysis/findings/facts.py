@@ -14,7 +14,7 @@ from foretrace.knowledge.limits import LEAST_SAVING_US, SHOWN_KINDS, WORTH_SAVIN
 from foretrace.knowledge.rules import RULES
 from foretrace.model.report import Evidence, Finding, Health, Kernel, Operator, Step
 
-__all__ = ["Facts", "breakdown", "gigabytes_per_second", "megabytes", "microseconds"]
+__all__ = ["Facts", "breakdown", "gigabytes_per_second", "megabytes", "microseconds", "percent"]
 
 T = TypeVar("T")
 
@@ -39,8 +39,8 @@ class Facts:
         return dict(zip(self.context.kernel_rows.tolist(), self.kernels, strict=True))
 
     def per_step(self, total: float) -> float:
-        """A total over the selected steps as a mean over them."""
-        return total / len(self.steps)
+        """A total over the selected steps as a mean over those that hold work."""
+        return total / len(self.context.working_steps)
 
     @cached_property
     def each(self) -> str:
@@ -49,7 +49,7 @@ class Facts:
 
     def tally(self, number: int) -> tuple[str, str]:
         """A count over all steps in words, around its noun: ``("3", " a step")``, ``("1", " in 2 steps")``."""
-        steps = len(self.steps)
+        steps = len(self.context.working_steps)
         if not self.each:
             return str(number), ""
         if number % steps == 0 or number >= 10 * steps:
@@ -171,6 +171,11 @@ def microseconds(value: float) -> str:
     if value >= 1e6:
         return f"{value / 1e6:.3g} s"
     return f"{value / 1000:.3g} ms" if value >= 1000 else f"{value:.3g} µs"
+
+
+def percent(share: float) -> str:
+    """A share 0..1 in words; small ones keep a digit that is not zero: ``53%``, ``2.3%``, ``0.2%``."""
+    return f"{share:.0%}" if share >= 0.1 or not share else f"{100 * share:.2g}%"
 
 
 def gigabytes_per_second(rate: float) -> str:

@@ -82,7 +82,7 @@ def per(facts: Facts) -> str:
 
 def often(facts: Facts, total: int) -> str:
     """How often something happens: ``3 times a step``, ``5 times in 2 steps``, ``once in this trace``."""
-    steps = len(facts.steps)
+    steps = len(facts.context.working_steps)
     if not steps_annotated(facts) or total % steps == 0:
         count = total // steps
         return ("once" if count == 1 else f"{count:,} times") + " " + per(facts)

@@ -53,7 +53,7 @@ def _foreach(facts: Facts, name: str, rows: list[int]) -> Iterable[Finding]:
         return
     time_us = sum(facts.kernel_at[row].duration_us for row in rows)
     saving = facts.per_step(time_us * (1 - fused / each))
-    if facts.worth(saving * len(facts.steps)):
+    if facts.worth(saving * len(facts.context.working_steps)):
         yield _told(facts, "foreach_optimizer", name, rows, saving, passes=f"{each:.0f}", fused=str(fused))
 
 
@@ -69,7 +69,7 @@ def _told(facts: Facts, rule: str, name: str, rows: list[int], saving: float | N
         number=number,
         each=each,
         time=facts.spent(time_us, each),
-        saving=facts.spent(saving * len(facts.steps)) if saving else "",
+        saving=facts.spent(saving * len(facts.context.working_steps)) if saving else "",
         **places,
     )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from statistics import median
 
 from foretrace.analysis.findings.facts import Facts, microseconds
 from foretrace.analysis.findings.host import pace
 from foretrace.knowledge.blocking import is_lazy_loading
 from foretrace.knowledge.kineto import RowKind, is_profiler_artifact
+from foretrace.knowledge.limits import CPU_PROFILE_FACTOR
 from foretrace.model.report import Finding
 
 __all__ = ["find"]
@@ -34,8 +36,11 @@ def _artefacts(facts: Facts) -> Iterable[Finding]:
         names: dict[str, int] = {}
         for row in own:
             names[trace.name(row)] = names.get(trace.name(row), 0) + int(trace.duration[row])
-        parts = ", ".join(f"{name} {microseconds(ns / 1000)}" for name, ns in names.items())
-        titles.append(parts)
+        ranked = sorted(names.items(), key=lambda item: -item[1])
+        parts = ", ".join(f"{name} {microseconds(ns / 1000)}" for name, ns in ranked)
+        titles.append(f"{ranked[0][0]} {microseconds(ranked[0][1] / 1000)}")
+        if len(ranked) > 1:
+            titles.append(f"{len(ranked) - 1} more {microseconds(sum(ns for _, ns in ranked[1:]) / 1000)}")
         idle = sum(item.us for step in facts.steps for item in step.idle if item.cause == "profiler")
         effect = (
             f"The GPU had nothing to do for {microseconds(idle)} because of it"
@@ -46,7 +51,7 @@ def _artefacts(facts: Facts) -> Iterable[Finding]:
     if final:
         us = int(trace.duration[final].sum()) / 1000
         name = trace.name(final[0])
-        titles.append(f"a final {name} {microseconds(us)}")
+        titles.append(f"{name} {microseconds(us)}" if own else f"a final {name} {microseconds(us)}")
         said.append(f"The last {name} ({microseconds(us)}) ends the recording; it is counted in no step.")
     # Evidence in order of weight: what is long first.
     rows = sorted([*own, *final], key=lambda row: -int(trace.duration[row]))
@@ -60,6 +65,9 @@ def _artefacts(facts: Facts) -> Iterable[Finding]:
 
 
 def _overhead(facts: Facts) -> Iterable[Finding]:
+    if not facts.context.has_gpu:
+        yield from _cpu_overhead(facts)
+        return
     known = pace(facts)
     if known is None or known.unprofiled_us is None:
         return
@@ -70,7 +78,7 @@ def _overhead(facts: Facts) -> Iterable[Finding]:
     yield facts.finding(
         "profile_overhead",
         rows,
-        factor=f"{factor:.2g}",
+        factor=_factor(factor),
         profiled=microseconds(known.period_us),
         unprofiled=microseconds(known.unprofiled_us),
         runs=timing.runs if timing is not None else 0,
@@ -78,3 +86,31 @@ def _overhead(facts: Facts) -> Iterable[Finding]:
         share=f"{min(1.0, known.busy_us / known.unprofiled_us):.0%}",
         profiled_share=f"{known.share:.0%}",
     )
+
+
+def _cpu_overhead(facts: Facts) -> Iterable[Finding]:
+    """The factor of a trace without GPU work: its annotated steps, else the side file's own timing of them."""
+    side = facts.context.side
+    if side is None or side.unprofiled is None or side.unprofiled.median_us <= 0:
+        return
+    spans = [s for s in facts.context.steps if s.row >= 0 and s.index in facts.context.working_steps]
+    # Host time of the step itself: what stands between two steps is in the unprofiled timing neither.
+    profiled = [(span.end - span.start) / 1000 for span in spans] or side.profiled_steps_us
+    if not profiled or median(profiled) < CPU_PROFILE_FACTOR * side.unprofiled.median_us:
+        return
+    found = facts.finding(
+        "cpu_profile_overhead",
+        [span.row for span in spans],
+        count=len(profiled),
+        factor=_factor(median(profiled) / side.unprofiled.median_us),
+        profiled=microseconds(median(profiled)),
+        unprofiled=microseconds(side.unprofiled.median_us),
+        runs=side.unprofiled.runs,
+    )
+    found.rule = "profile_overhead"
+    yield found
+
+
+def _factor(value: float) -> str:
+    """Two digits that count, written out: ``1.4``, ``450``."""
+    return f"{value:.2g}" if value < 10 else f"{float(f'{value:.2g}'):,.0f}"

@@ -54,14 +54,16 @@ _FIELDS = {
     "out_dtype": "writes {}",
     "tile": "tile {}",
     "tile_k": "k-tile {}",
-    "stages": "{} stages",
+    "stages": "{}",
     "cluster": "cluster {}",
+    "cta_pair": "a pair of CTAs a tile",
     "schedule": "{} schedule",
     "instruction": "instruction {}",
     "layout": "layout {}",
-    "align": "aligned to {} elements",
+    "align": "aligned to {}",
     "splitk": "split-K",
     "epilogue": "epilogue {}",
+    "epilogue_supported": "can apply {} (the name does not show that it does)",
     "arch": "built for {}",
     "collective": "collective {}",
     "reduction op": "reduces by {}",
@@ -74,23 +76,41 @@ _FIELDS = {
     "triton_kind": "{} template",
 }
 
+# Fields that are numbers of something.
+_COUNTED = {"stages": "stage", "align": "element"}
+
 
 def describe(d: Decoded) -> str:
     """One or two sentences that say in words what ``d`` holds; the unknown parts are named."""
     family = _FAMILY_WORDS.get(d.family, d.family if d.family != "unknown" else "")
     what = _KIND_WORDS.get(d.kind, d.kind)
     head = f"{d.short_name}: {what}" + (f" of {family}" if family else "")
-    parts = [text for key, form in _FIELDS.items() if (text := _field(form, d.decoded.get(key)))]
-    sentence = head + (", " + ", ".join(parts) if parts else "") + "."
+    sentence = head
+    after_list = False
+    for key, form in _FIELDS.items():
+        value = _value(key, d.decoded)
+        if value is None or value is False or value == []:
+            continue
+        is_list = isinstance(value, list)
+        # A list holds commas itself: what stands beside one is set off by a semicolon.
+        sentence += "; " if is_list or after_list else ", "
+        sentence += form.format(", ".join(map(str, value)) if is_list else value)
+        after_list = is_list
+    sentence += "."
     if d.unknown:
         sentence += " Not understood: " + ", ".join(part[:80] for part in d.unknown[:8])
         sentence += (f" and {len(d.unknown) - 8} more" if len(d.unknown) > 8 else "") + "."
     return sentence
 
 
-def _field(form: str, value: Any) -> str:
-    if value is None or value is False or value == []:
-        return ""
-    if isinstance(value, (list, tuple)):
-        value = ", ".join(str(item) for item in value)
-    return form.format(value)
+def _value(key: str, decoded: dict[str, Any]) -> Any:
+    """What is said of one decoded field."""
+    value = decoded.get(key)
+    if isinstance(value, tuple):
+        return list(value)
+    if key == "ops" and value:
+        return [name for name in value if name not in (decoded.get("view_ops") or [])]
+    if key in _COUNTED and value is not None:
+        return f"{value} {_COUNTED[key]}" + ("" if value == 1 else "s")
+    # Inductor calls hand-written sources with places to fill templates; the other kinds are named by their loops.
+    return "Triton" if key == "triton_kind" and value == "template" else value
