@@ -113,7 +113,7 @@ MEMSET_ORIGIN = {
 KERNEL_RULES: dict[str, Rule] = {
     "hbm_round_trip": Rule(
         severity="note",
-        title="{chain}{others}: {megabytes} of intermediates cross memory{each}",
+        title="{chain}{others}: {megabytes} of memory round trips{each}",
         explanation="Each of these kernels reads its inputs from memory and writes its result back, and the next "
         "one reads it again. Run as one kernel the intermediates would stay in registers: {megabytes} less "
         f"traffic, at the {{rate}} these kernels reach {{saving}}.{{parts}} {_INFERRED}{{kept}}",
