@@ -7,7 +7,7 @@ The public names are loaded on first use, so that ``import foretrace`` costs not
     trace = foretrace.load("trace.json.gz")   # a Trace; reads any Kineto file
     report = foretrace.explain(trace)         # a Report; plain data, `report.verdict`, `report.findings`, …
 
-    with foretrace.profile("traces/mlp") as recording:   # needs the `torch` extra
+    with foretrace.profile("traces/mlp") as recording:   # needs torch
         for _ in recording.steps():
             model(x)
 """

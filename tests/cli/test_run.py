@@ -98,7 +98,7 @@ def test_the_help_says_of_each_size_what_it_is_and_whose() -> None:
         for workload in WORKLOADS.values():
             assert (f"of {workload.name}:" in help_text) == (name in workload.defaults)
             if name in workload.defaults:
-                part = help_text.partition(f"of {workload.name}:")[2].partition("of ")[0]
+                part = help_text.partition(f"of {workload.name}:")[2].partition("; of ")[0]
                 assert f"({workload.defaults[name]}" in part
     assert len(set(run._SIZES.values())) == len(run._SIZES)
 

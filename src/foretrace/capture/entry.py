@@ -76,4 +76,4 @@ def profile(path: Any = None, **options: Unpack[_Options]) -> Any:
 
 
 # What help() and editors show: the parameters by name.
-profile.__signature__ = inspect.signature(Recording)  # type: ignore[attr-defined]
+profile.__signature__ = inspect.signature(Recording).replace(return_annotation=Recording)  # type: ignore[attr-defined]

@@ -63,3 +63,13 @@ def test_a_selection_without_the_first_step_says_nothing_of_it():
 def test_real_trace_of_a_linear_layer_has_a_slow_first_step():
     (finding,) = found_in("linear_eager", "cold_first_step")
     assert finding.title.startswith("ProfilerStep#2 takes 3.6×")
+
+
+def test_a_last_step_with_nothing_in_it_is_no_measure():
+    build = TraceBuilder(gpu=None)
+    build.step(1, 0, 520)
+    build.op("aten::mm", 5, 500)
+    build.step(2, 530, 410)
+    build.op("aten::mm", 535, 400)
+    build.step(3, 950, 9)
+    assert not found(build, "cold_first_step")

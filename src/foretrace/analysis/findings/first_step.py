@@ -20,11 +20,12 @@ __all__ = ["find"]
 
 def find(facts: Facts) -> Iterable[Finding]:
     """At most one finding, where the first recorded step is reported beside at least one other."""
-    if len(facts.steps) < 2 or not steps_annotated(facts) or facts.steps[0].index != 0:
+    steps = [s for s in facts.steps if s.index in facts.context.working_steps]
+    if len(steps) < 2 or not steps_annotated(facts) or steps[0].index != 0:
         return
-    first = facts.steps[0]
+    first = steps[0]
     # A step that did much less is no measure for the first one.
-    others = [s for s in facts.steps[1:] if (s.launches or 0) >= SAME_STEP * (first.launches or 0)]
+    others = [s for s in steps[1:] if (s.launches or 0) >= SAME_STEP * (first.launches or 0)]
     if not others:
         return
     usual = median(step.period_us for step in others)
