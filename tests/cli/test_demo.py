@@ -39,3 +39,9 @@ def test_the_demo_ends_with_the_path_of_what_it_wrote(
     monkeypatch.setattr("foretrace.cli.run.record_workload", lambda name, output=None: [written])
     assert main(["demo"]) == 0
     assert capsys.readouterr().out.rstrip().endswith(f"Written: {written}")
+
+
+def test_the_readme_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]):
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    assert main(["explain", str(SAMPLE)]) == 0
+    assert capsys.readouterr().out.rstrip() in readme
