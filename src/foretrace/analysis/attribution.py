@@ -36,12 +36,22 @@ class Attribution:
     op: NDArray[np.int64]
     phase: dict[int, str]
     module: dict[int, str]
+    _by_step: dict[int, NDArray[np.int64]] | None = None
 
     def rows_of(self, trace: Trace, step: int) -> NDArray[np.int64]:
         """GPU rows that ``step`` launched, by start."""
-        gpu = trace.gpu_rows
-        launched: NDArray[np.int64] = gpu[self.step[gpu] == step]
-        return launched
+        if self._by_step is None:
+            self._by_step = rows_by_step(trace.gpu_rows, self.step)
+        return self._by_step.get(step, np.zeros(0, dtype=np.int64))
+
+
+def rows_by_step(rows: NDArray[np.int64], step: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+    """The given rows by their step, each group in the given order; rows of no step are left out."""
+    order = np.argsort(step[rows], kind="stable")
+    grouped = rows[order]
+    labels = step[grouped]
+    cuts = np.flatnonzero(np.diff(labels)) + 1
+    return {int(step[group[0]]): group for group in np.split(grouped, cuts) if len(group) and step[group[0]] >= 0}
 
 
 def attribute(trace: Trace) -> Attribution:

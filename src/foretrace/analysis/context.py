@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretrace.analysis import intervals
-from foretrace.analysis.attribution import Attribution, attribute
+from foretrace.analysis.attribution import Attribution, attribute, rows_by_step
 from foretrace.analysis.blocking import blocking_calls, profiler_syncs
 from foretrace.errors import InputError
 from foretrace.knowledge import gpus
@@ -24,10 +23,14 @@ from foretrace.model.sidefile import SideFile
 from foretrace.trace.steps import StepSpan
 from foretrace.trace.table import Trace
 
-__all__ = ["Context", "Evidence_rows"]
+__all__ = ["Context", "whole"]
 
 Int64 = NDArray[np.int64]
-Evidence_rows = Sequence[int]
+
+
+def whole(value: object) -> int | None:
+    """A JSON integer; None for anything else (``true`` is no number, though Python says it is one)."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 @dataclass(eq=False)
@@ -140,16 +143,15 @@ class Context:
         for entry in listed if isinstance(listed, list) else []:
             if not isinstance(entry, dict):
                 continue
-            major, minor = entry.get("computeMajor"), entry.get("computeMinor")
-            capability = f"{major}.{minor}" if isinstance(major, int) and isinstance(minor, int) else None
+            major, minor = whole(entry.get("computeMajor")), whole(entry.get("computeMinor"))
             name = entry.get("name")
-            sms = entry.get("numSms")
+            number = whole(entry.get("id"))
             found.append(
                 TraceGpu(
-                    id=entry["id"] if isinstance(entry.get("id"), int) else len(found),
+                    id=len(found) if number is None else number,
                     name=name if isinstance(name, str) else None,
-                    compute_capability=capability,
-                    sms=sms if isinstance(sms, int) else None,
+                    compute_capability=None if major is None or minor is None else f"{major}.{minor}",
+                    sms=whole(entry.get("numSms")),
                 )
             )
         if not found and self.side is not None:
@@ -164,8 +166,8 @@ class Context:
         memory = {}
         listed = self.trace.meta.get("deviceProperties")
         for entry in listed if isinstance(listed, list) else []:
-            if isinstance(entry, dict) and isinstance(entry.get("totalGlobalMem"), int):
-                memory[entry.get("id")] = entry["totalGlobalMem"]
+            if isinstance(entry, dict) and (number := whole(entry.get("id"))) is not None:
+                memory[number] = whole(entry.get("totalGlobalMem"))
         table = {}
         for gpu in self.gpus:
             sheet = gpus.find(
@@ -203,11 +205,53 @@ class Context:
         start = op if op >= 0 else int(self.trace.links.launch[gpu_row])
         if start < 0:
             return []
-        path = [start] if op >= 0 else []
-        path += list(self.trace.forest.ancestors(start))
-        wanted = (RowKind.OPERATOR, RowKind.ANNOTATION)
-        own = {s.row for s in self.trace.steps}
-        return [self.trace.name(r) for r in reversed(path) if self.trace.kind[r] in wanted and r not in own]
+        return list(self._path(start))
+
+    def _path(self, row: int) -> tuple[str, ...]:
+        """Names of the operators and annotations around a row and its own; rows that add nothing share a tuple."""
+        kept = self._paths
+        pending = []
+        parent = self.trace.forest.parent
+        while row >= 0 and row not in kept:
+            pending.append(row)
+            row = int(parent[row])
+        path = kept[row] if row >= 0 else ()
+        for inner in reversed(pending):
+            if inner in self._named_rows:
+                path = (*path, self.trace.name(inner))
+            kept[inner] = path
+        return path
+
+    @cached_property
+    def _paths(self) -> dict[int, tuple[str, ...]]:
+        return {}
+
+    @cached_property
+    def _named_rows(self) -> set[int]:
+        """Rows that a path names: operators and annotations, the steps' own left out."""
+        named = set(self.trace.rows(RowKind.OPERATOR, RowKind.ANNOTATION).tolist())
+        return named - {span.row for span in self.trace.steps}
+
+    @cached_property
+    def next_start(self) -> dict[int, int]:
+        """Step → start (ns) of the next step of its process; the last one of each has none."""
+        following: dict[int, int] = {}
+        # Process → start of the earliest step seen so far, and the start after that one.
+        latest: dict[int | str | None, tuple[int, int | None]] = {}
+        for span in sorted(self.trace.steps, key=lambda s: -s.start):
+            start, after = latest.get(span.pid, (span.start, None))
+            if start > span.start:
+                after = start
+            if after is not None:
+                following[span.index] = after
+            latest[span.pid] = (span.start, after)
+        return following
+
+    @cached_property
+    def calls_by_step(self) -> dict[int, Int64] | None:
+        """API calls by step; None where the trace recorded none at all."""
+        calls = self.trace.rows(RowKind.CALL)
+        return rows_by_step(calls, self.attribution.step) if len(calls) else None
 
     def operands(self, row: int) -> dict[str, Any]:
         """Shapes, dtypes, strides and scalar inputs of an operator row as the cost tables take them."""

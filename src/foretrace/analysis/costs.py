@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from math import prod
 
 from foretrace.analysis.context import Context
@@ -53,8 +54,9 @@ class KernelCosts:
         """Cost of a kernel row."""
         kept = self._kept.get(row)
         if kept is None:
-            cost = self._cost(row)
-            kept = self._kept[row] = replace(cost, dtype=self._operand_dtype(cost.op_row))
+            for sibling, cost in self._costs(row).items():
+                self._kept[sibling] = replace(_within_64_bits(cost), dtype=self._operand_dtype(cost.op_row))
+            kept = self._kept[row]
         return kept
 
     def _operand_dtype(self, op: int) -> str | None:
@@ -63,61 +65,65 @@ class KernelCosts:
         found = (dtype(spelling) for spelling in self.context.operands(op)["dtypes"])
         return next((d.name for d in found if d is not None and d.kind == "float"), None)
 
-    def _cost(self, row: int) -> KernelCost:
+    def _costs(self, row: int) -> dict[int, KernelCost]:
+        """Costs of a kernel and of the others its operator launched, shared out once for all of them."""
         op = int(self.context.attribution.op[row])
         if op < 0:
-            return _NOTHING
+            return {row: _NOTHING}
         siblings = self.context.kernels_of_op.get(op, [row])
         cost = self.of_operator(op)
         if cost.flops is None and cost.bytes is None:
-            for up in list(self.context.trace.forest.ancestors(op))[:_LOOK_UP]:
+            for up in islice(self.context.trace.forest.ancestors(op), _LOOK_UP):
                 if self.context.trace.kind[up] != RowKind.OPERATOR or self._kernels_below(up) != siblings:
                     break
                 above = self.of_operator(up)
                 if above.flops is not None or above.bytes is not None:
                     op, cost = up, above
                     break
-        return self._share(row, op, cost, siblings)
+        return self._shares(op, cost, siblings)
 
-    def _share(self, row: int, op: int, cost: Cost, siblings: list[int]) -> KernelCost:
-        """The part of an operator's cost that falls to one of its kernels."""
-        main = [s for s in siblings if self._does_the_product(s)]
+    def _shares(self, op: int, cost: Cost, siblings: list[int]) -> dict[int, KernelCost]:
+        """The parts of an operator's cost that fall to its kernels."""
         gemm = cost.gemms[0] if len(cost.gemms) == 1 else None
+        whole = KernelCost(cost.flops, cost.bytes, gemm, op, cost.reason)
         if len(siblings) == 1:
-            return KernelCost(cost.flops, cost.bytes, gemm, op, cost.reason)
+            return {siblings[0]: whole}
+        main = [s for s in siblings if self._does_the_product(s)]
         if not main and cost.flops is None:
-            return KernelCost(None, self._chunk(row, cost, siblings), None, op, cost.reason or _SEVERAL)
-        if row not in main:
-            return KernelCost(None, None, None, op, "a helper kernel of its operator")
+            chunks = self._chunks(cost, siblings)
+            return {s: KernelCost(None, b, None, op, cost.reason or _SEVERAL) for s, b in chunks.items()}
+        shares = dict.fromkeys(siblings, KernelCost(None, None, None, op, "a helper kernel of its operator"))
         if len(main) == 1:
             # Helpers (a split-K reduction, a layout change) move bytes of their own: the operator's least bytes
             # are a lower bound for the main kernel.
-            return KernelCost(cost.flops, cost.bytes, gemm, op, cost.reason)
-        if len(cost.gemms) == len(main):
+            shares[main[0]] = whole
+        elif len(cost.gemms) == len(main):
             # One product a kernel, in the order they are issued.
-            shape = cost.gemms[main.index(row)]
-            return KernelCost(2 * shape.m * shape.n * shape.k * shape.batch, None, shape, op, cost.reason)
-        trace = self.context.trace
-        duration = [int(trace.duration[s]) for s in main]
-        longest = main[duration.index(max(duration))]
-        if max(duration) >= MAIN_KERNEL_SHARE * sum(duration):
-            if row == longest:
-                return KernelCost(cost.flops, cost.bytes, gemm, op, cost.reason)
-            return KernelCost(None, None, None, op, "a helper kernel of its operator")
-        return KernelCost(None, None, None, op, "the operator's FLOPs are spread over several kernels")
+            for row, shape in zip(main, cost.gemms, strict=True):
+                flops = 2 * shape.m * shape.n * shape.k * shape.batch
+                shares[row] = KernelCost(flops, None, shape, op, cost.reason)
+        elif main:
+            duration = self.context.trace.duration[main].tolist()
+            if max(duration) >= MAIN_KERNEL_SHARE * sum(duration):
+                shares[main[duration.index(max(duration))]] = whole
+            else:
+                spread = KernelCost(None, None, None, op, "the operator's FLOPs are spread over several kernels")
+                shares.update(dict.fromkeys(main, spread))
+        return shares
 
-    def _chunk(self, row: int, cost: Cost, siblings: list[int]) -> int | None:
-        """The bytes of one of several launches of the same kernel, by its share of the blocks.
+    def _chunks(self, cost: Cost, siblings: list[int]) -> dict[int, int | None]:
+        """The bytes of several launches of one kernel, by their shares of the blocks.
 
         ``multi_tensor_apply`` and ``cat`` cut their lists into launches whose blocks do equal work, but for the last.
         """
         trace = self.context.trace
-        if cost.bytes is None or len({trace.name(s) for s in siblings}) > 1:
-            return None
+        unknown: dict[int, int | None] = dict.fromkeys(siblings)
+        if cost.bytes is None or len(set(trace.name_id[siblings].tolist())) > 1:
+            return unknown
         blocks = [self._blocks(s) for s in siblings]
-        if not all(blocks):
-            return None
-        return round(cost.bytes * blocks[siblings.index(row)] / sum(blocks))
+        if min(blocks) <= 0:
+            return unknown
+        return {s: round(cost.bytes * n / sum(blocks)) for s, n in zip(siblings, blocks, strict=True)}
 
     def _blocks(self, row: int) -> int:
         grid = self.context.trace.args(row).get("grid")
@@ -169,6 +175,13 @@ class KernelCosts:
             for rows in self._below.values():
                 rows.sort()
         return self._below.get(op, [])
+
+
+def _within_64_bits(cost: KernelCost) -> KernelCost:
+    """Sizes beyond 64 bits are no program's; they say that the recorded shapes are wrong."""
+    if max(cost.flops or 0, cost.bytes or 0) < 2**63:
+        return cost
+    return KernelCost(None, None, None, cost.op_row, "the recorded shapes give sizes beyond 64 bits")
 
 
 def _element_bytes(decoded: Decoded | None) -> int | None:

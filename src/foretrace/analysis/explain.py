@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from foretrace.analysis.chain import dispatch_chain, representative_step
-from foretrace.analysis.context import Context
+from foretrace.analysis.context import Context, whole
 from foretrace.analysis.costs import KernelCosts
 from foretrace.analysis.findings import find_all
 from foretrace.analysis.health import check_health
@@ -99,7 +99,7 @@ def _trace_info(context: Context) -> TraceInfo:
 def _rank(trace: Trace) -> int | None:
     info = trace.meta.get("distributedInfo")
     rank = info.get("rank") if isinstance(info, dict) else None
-    return rank if isinstance(rank, int) else None
+    return whole(rank)
 
 
 def _warnings(context: Context) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
@@ -18,6 +19,8 @@ __all__ = ["BETWEEN_STEPS", "OUTSIDE", "QUEUED", "Cause", "IdleCauses"]
 # Details of gaps in which the launching thread recorded nothing.
 OUTSIDE = "code outside every recorded row"
 BETWEEN_STEPS = "between steps (the profiler's own step, or code around the loop)"
+# The profiler's rows do not overlap by the hundred; a file in which they do gets no more attention than this.
+_OVERHEAD_ROWS = 64
 # Detail of a gap before a kernel that was launched in time.
 QUEUED = "a launched kernel waited: for another stream, or for work that was not recorded"
 
@@ -109,12 +112,18 @@ class IdleCauses:
         trace = self.context.trace
         if launch >= 0 and any(is_backward_root(trace.name(up)) for up in trace.forest.ancestors(launch)):
             return "the autograd engine, outside its operators"
+        if trace.steps[0].row < 0:
+            return OUTSIDE
         middle = (start + end) // 2
-        if self.context.trace.steps[0].row >= 0 and not any(
-            s.start <= middle < s.end for s in self.context.trace.steps
-        ):
-            return BETWEEN_STEPS
-        return OUTSIDE
+        starts, reach = self._steps
+        at = bisect_right(starts, middle) - 1
+        return OUTSIDE if at >= 0 and middle < reach[at] else BETWEEN_STEPS
+
+    @cached_property
+    def _steps(self) -> tuple[list[int], list[int]]:
+        """Starts of the steps, and how far any step that began until then reaches (ns)."""
+        spans = sorted((span.start, span.end) for span in self.context.trace.steps)
+        return [start for start, _ in spans], list(accumulate((end for _, end in spans), max))
 
     def _busy_row(self, lane: int, start: int, end: int) -> int:
         """The deepest row of a thread that covers at least half of a window (-1: none does)."""
@@ -133,9 +142,20 @@ class IdleCauses:
             if covering < 0:
                 return best
             best = covering
-            rows = self._children.get(covering, [])
-            starts = [int(trace.start[row]) for row in rows]
+            rows, starts = self._inside(covering)
         return best
+
+    def _inside(self, row: int) -> tuple[list[int], list[int]]:
+        """The children of a row and their starts; many gaps fall into one row, so both are kept."""
+        found = self._kept_inside.get(row)
+        if found is None:
+            rows = self._children.get(row, [])
+            found = self._kept_inside[row] = (rows, self.context.trace.start[rows].tolist())
+        return found
+
+    @cached_property
+    def _kept_inside(self) -> dict[int, tuple[list[int], list[int]]]:
+        return {}
 
     def _blocking_call(self, lane: int, start: int, end: int) -> int:
         """A synchronizing call that was waiting when the GPU ran dry and returned before ``end`` (-1: none)."""
@@ -157,7 +177,8 @@ class IdleCauses:
         lane = int(trace.lane[launch]) if launch >= 0 else self._main_lane
         launched = int(trace.start[launch]) if launch >= 0 else end
         at = bisect_left(starts, end) - 1
-        while at >= 0 and latest[at] > start:
+        furthest = max(0, at - _OVERHEAD_ROWS)
+        while at >= furthest and latest[at] > start:
             low, high = max(start, starts[at]), min(end, int(trace.end[rows[at]]))
             if (high - low) * 2 >= end - start:
                 begun = self._starts_of(lane)

@@ -36,11 +36,15 @@ def operator_table(context: Context, costs: KernelCosts | None = None) -> list[O
     own_gpu = np.zeros(len(trace), dtype=np.int64)
     own_kernels = np.zeros(len(trace), dtype=np.int64)
     gpu = context.gpu_rows
-    owned = gpu[context.trace.links.op[gpu] >= 0]
-    np.add.at(own_gpu, trace.links.op[owned], duration[owned])
+    op = trace.links.op
+    owned = gpu[op[gpu] >= 0]
+    np.add.at(own_gpu, op[owned], duration[owned])
     kernels = owned[trace.kind[owned] == RowKind.KERNEL]
-    np.add.at(own_kernels, trace.links.op[kernels], 1)
+    np.add.at(own_kernels, op[kernels], 1)
     total_gpu, total_kernels = own_gpu.tolist(), own_kernels.tolist()
+    # What a graph launch replays is inside the operator around it, but not that operator's own work.
+    replayed = owned[trace.links.graph[owned]]
+    np.subtract.at(own_gpu, op[replayed], duration[replayed])
     parent = forest.parent.tolist()
     for row in reversed(host.tolist()):
         up = parent[row]

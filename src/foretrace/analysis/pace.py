@@ -20,6 +20,13 @@ __all__ = ["NEEDED_CHECKS", "Pace", "pace_of"]
 NEEDED_CHECKS = (
     "empty",
     "repaired",
+    "rows_without_time",
+    "rows_without_duration",
+    "durations_beyond_reason",
+    "negative_durations",
+    "args_unreadable",
+    "launch_delays",
+    "gpu_rows_unlinked",
     "gpu_rows",
     "zero_timestamps",
     "duration_unit",

@@ -59,8 +59,10 @@ def place(context: Context, row: int, decoded: Decoded, cost: KernelCost) -> Roo
         peak, bound = f"memory bandwidth, {sheet.name} datasheet", "memory"
     if duration_us < LATENCY_US and share < LATENCY_SHARE:
         bound = "latency"
-    # Above 100 %: bytes came from the caches. For FLOPs it would mean the count or the peak is wrong: say nothing.
+    # Above 100 %: bytes came from the caches. For FLOPs it means that the count or the peak is wrong: say nothing.
     beyond = share > 1.0
+    if beyond and by_compute:
+        return Roofline("unknown", None, gbps, None, None, False)
     return Roofline(
         bound=bound,
         tflops=tflops,

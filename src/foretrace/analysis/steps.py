@@ -35,9 +35,9 @@ def step_reports(context: Context) -> tuple[list[Step], list[Gap]]:
 
 def period_end(context: Context, span: StepSpan) -> int:
     """End of a step's period in ns: the next step's start; for the last one, when all it launched is done."""
-    following = [s.start for s in context.trace.steps if s.pid == span.pid and s.start > span.start]
-    if following:
-        return min(following)
+    following = context.next_start.get(span.index)
+    if following is not None:
+        return following
     rows = context.attribution.rows_of(context.trace, span.index)
     return max(span.end, int(context.trace.end[rows].max())) if len(rows) else span.end
 
@@ -87,10 +87,9 @@ def _report(context: Context, causes: IdleCauses, span: StepSpan, budget: int) -
 def _count_calls(context: Context, span: StepSpan, step: Step) -> None:
     """Fill the counts of API calls; they stay unknown where the trace recorded no API calls at all."""
     trace = context.trace
-    calls = trace.rows(RowKind.CALL)
-    if not len(calls):
+    if context.calls_by_step is None:
         return
-    inside = calls[context.attribution.step[calls] == span.index]
+    inside = context.calls_by_step.get(span.index, np.zeros(0, dtype=np.int64))
     kind = trace.links.call[inside]
     enqueues = trace.links.enqueues[inside]
     copies = np.isin(kind, (Call.MEMCPY, Call.MEMSET))

@@ -49,6 +49,7 @@ def main(argv: list[str]) -> int:
     recording.side.command = options["command"]
     recording.side.workload = "script"
     recording.side.seed = options["seed"]
+    own = os.getpid()
     signal.signal(signal.SIGTERM, _terminated)
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     try:
@@ -57,6 +58,8 @@ def main(argv: list[str]) -> int:
         if options["seed"] is not None:
             sys.modules["torch"].manual_seed(options["seed"])
         failure, code = _run(words)
+        if os.getpid() != own:
+            _leave_fork(failure, code)
         _join_threads()
         if os.environ.get("CUDA_VISIBLE_DEVICES") != visible:
             recording.side.warnings.append(_TOO_LATE)
@@ -172,6 +175,23 @@ def _report(error: BaseException) -> None:
     while trace is not None and trace.tb_frame.f_code.co_filename in ours:
         trace = trace.tb_next
     traceback.print_exception(type(error), error, trace)
+
+
+def _leave_fork(failure: BaseException | None, code: int) -> NoReturn:
+    """End a process that the script forked and that came to the script's end.
+
+    The profiler belongs to the process that started it: its threads do not exist here, and stopping it would wait
+    for them forever. So nothing is written, and the interpreter's shutdown, which destroys it, is left out.
+    """
+    try:
+        if failure is not None and not isinstance(failure, SystemExit):
+            _report(failure)
+        _join_threads()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    finally:
+        os._exit(code)
 
 
 def _join_threads() -> None:

@@ -102,7 +102,7 @@ def write_trace(export: Callable[[Path], None], path: Path, *, accept: Callable[
 
     ``accept(rows)`` says whether an existing file may be replaced; if not, the next free number is used.
     What it raises passes through, and nothing is kept. Returns where the trace lies and what it holds. Raises
-    :class:`CaptureError` when no file, or an empty one, was written.
+    :class:`CaptureError` when no file, or an empty one, was written, and when the disk refuses it.
     """
     make_folder(path.parent)
     plain = path.with_name(f".foretrace-{secrets.token_hex(8)}.json")  # the profiler packs by itself if it sees .gz
@@ -130,9 +130,12 @@ def write_trace(export: Callable[[Path], None], path: Path, *, accept: Callable[
         if path.exists() and not replace:  # another process was faster while this one packed
             path = free_name(path)
         packed.replace(path)
+    except OSError as error:
+        raise CaptureError(f"the trace could not be written to {path}: {error.strerror or error}") from error
     finally:
-        plain.unlink(missing_ok=True)
-        packed.unlink(missing_ok=True)
+        # Under this name and longer ones: the profiler has temporary files of its own, which it leaves when it fails.
+        for left in path.parent.glob(f"{plain.stem}*"):
+            left.unlink(missing_ok=True)
     written = path.stat().st_size
     if written != size:
         raise CaptureError(f"{path} should hold {size} bytes and holds {written}; is the disk full?")

@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +32,9 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _UNSCHEDULED_STEPS = 5  # what steps() runs when it is given neither an iterable nor a schedule: 1 + 1 + 3
-_ACTIVE: list[Recording] = []  # the recording in progress, if any: Kineto has one session a process
+# The recording in progress, if any: Kineto has one session a process. Weak, so that one which the program drops
+# without leaving it can be ended.
+_ACTIVE: weakref.WeakSet[Recording] = weakref.WeakSet()
 _LOCK = threading.Lock()
 
 
@@ -68,6 +71,8 @@ class Recording:
         self._backend = backend
         self._session: Session | None = None
         self._state = "new"  # new → running → finished | failed
+        self._process = 0  # the one that started it; in a fork of that one there is no profiler to stop
+        self._dropped: weakref.finalize[Any, Recording] | None = None
         self._target = Path()
         self._path: Path | None = None
         self._rows: Rows | None = None
@@ -108,7 +113,10 @@ class Recording:
             self._session = backend.session(self._settings)
             self.side.warnings += self._session.cautions
             self._session.start()
-            _ACTIVE.append(self)
+            _ACTIVE.add(self)
+        self._process = os.getpid()
+        self._dropped = weakref.finalize(self, _end_dropped, self._session, self._process)
+        self._dropped.atexit = False
         self._state = "running"
         self._step_start_ns = backend.clock_ns()
         return self
@@ -116,7 +124,7 @@ class Recording:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._state != "running":
+        if not self._running():
             return
         if error is None:
             self._finish()
@@ -127,6 +135,10 @@ class Recording:
             error.add_note(f"foretrace: {problem}")  # the program's own error matters more than ours
         for sentence in self._unsaid:
             error.add_note(f"foretrace: {sentence}")
+
+    def _running(self) -> bool:
+        """Whether it records in this process; a fork of the recording process goes on unprofiled."""
+        return self._state == "running" and self._process == os.getpid()
 
     # ---- steps -----------------------------------------------------------------------------------
 
@@ -168,7 +180,7 @@ class Recording:
         for number, item in enumerate(items):
             self._in_steps = True
             try:
-                if self._plan is None and self._state == "running" and self._session is not None:
+                if self._plan is None and self._running() and self._session is not None:
                     with self._session.mark(number):
                         yield item
                 else:
@@ -180,7 +192,7 @@ class Recording:
     def _step(self) -> None:
         if self._state == "new":
             raise ScheduleError("step() works inside `with foretrace.profile(...) as p:`")
-        if self._state != "running":
+        if not self._running():
             return  # the schedule is complete: the rest of the loop runs unprofiled
         assert self._session is not None
         assert self._backend is not None
@@ -258,8 +270,9 @@ class Recording:
 
     def _leave(self, state: str) -> None:
         self._state = state
-        if self in _ACTIVE:
-            _ACTIVE.remove(self)
+        _ACTIVE.discard(self)
+        if self._dropped is not None:
+            self._dropped.detach()
 
     def _write_side(self, complete: bool) -> None:
         from foretrace.capture.surroundings import describe
@@ -345,7 +358,8 @@ class Recording:
         """Decorate a function: its calls are the steps; once the schedule is complete they run unprofiled."""
         if not callable(function):
             raise InputError(f"foretrace.profile decorates a function, not {function!r}")
-        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        lazy = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+        if any(is_lazy(function) for is_lazy in lazy):
             raise InputError(
                 f"{function.__qualname__} is a coroutine or generator: its call ends before its work; "
                 "put `with foretrace.profile(...)` around the code that runs it"
@@ -357,7 +371,7 @@ class Recording:
             if self._state == "new":
                 self.__enter__()
                 atexit.register(self._at_exit, name)
-            if self._state != "running":
+            if not self._running():
                 return function(*args, **kwargs)
             try:
                 result = function(*args, **kwargs)
@@ -377,9 +391,24 @@ class Recording:
 
     def _at_exit(self, name: str) -> None:
         """The program ends before the schedule does: keep what there is, and say so."""
-        if self._state != "running":
+        if not self._running():
             return
         try:
             self._finish()
         except ForetraceError as problem:
             print(f"foretrace: {name}: {problem}", file=sys.stderr)
+
+
+def _end_dropped(session: Session, process: int) -> None:
+    """Stop the profiler of a recording that was entered, never left and then forgotten."""
+    if process != os.getpid():
+        return
+    print(
+        "foretrace: a recording was dropped without being left, and nothing was written; "
+        "use `with foretrace.profile(...):`",
+        file=sys.stderr,
+    )
+    try:
+        session.stop()
+    except Exception as error:  # the garbage collector may have called, and nobody could catch it
+        print(f"foretrace: its profiler could not be stopped: {error}", file=sys.stderr)

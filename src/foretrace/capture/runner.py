@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,9 +68,13 @@ def pick_device(wanted: str | None) -> str:
     available = bool(torch.cuda.is_available())
     if wanted is None:
         return "cuda" if available else "cpu"
-    kind, _, number = wanted.partition(":")
-    if kind not in ("cuda", "cpu") or (number and not number.isdigit()):
+    kind, colon, number = wanted.partition(":")
+    if kind not in ("cuda", "cpu") or (colon and not (number.isascii() and number.isdecimal())):
         raise InputError(f"--device {wanted} is not known; choose cpu, cuda, or cuda:1 and so on")
+    if kind == "cpu":
+        if number and int(number) != 0:
+            raise InputError(f"--device {wanted}: torch knows one CPU, with all its cores; write --device cpu")
+        return kind
     if kind == "cuda":
         if not available:
             raise InputError("--device cuda: torch finds no GPU here; `foretrace doctor` says why, or use cpu")
@@ -140,9 +145,10 @@ def record_variant(
             say(f"{variant}: compiling")
         side.first_call_us = _first_call(step, request, variant)
         graphs_before = graphs_compiled()
-        for _ in range(request.warm_calls - 1):
-            step()
-        _time_unprofiled(step, request, side)
+        with _failure_said(variant):
+            for _ in range(request.warm_calls - 1):
+                step()
+            _time_unprofiled(step, request, side)
     else:
         side.missing["first_call_us"] = "a cold recording: the first call is step 0 of the schedule"
         side.missing["unprofiled"] = "a cold recording: timing the steps first would warm them up"
@@ -155,7 +161,8 @@ def record_variant(
         side.recompiles = graphs_after - graphs_before
     with recording as p:
         for _ in p.steps():
-            _call(step, variant)
+            with _failure_said(variant):
+                step()
     outcome = Outcome(recording.path, recording.rows, recording.side)
     if request.device.startswith("cuda") and not outcome.rows.kernels:
         raise EmptyTraceError(
@@ -178,17 +185,20 @@ def _keep_cupti(cuda: str | None) -> None:
 def _first_call(step: Callable[[], Any], request: Request, variant: str) -> float:
     """Make the first call and return its duration, compilation and lazy loading included, µs."""
     start = time.perf_counter_ns()
-    _call(step, variant)
-    _synchronize(request.device)
+    with _failure_said(variant):
+        step()
+        _synchronize(request.device)
     return (time.perf_counter_ns() - start) / 1e3
 
 
-def _call(step: Callable[[], Any], variant: str) -> None:
+@contextmanager
+def _failure_said(variant: str) -> Iterator[None]:
+    """Turn what the program raises into a :class:`CaptureError` of one sentence."""
     try:
-        step()
+        yield
     except ForetraceError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # Compilers put pages of advice after the sentence that matters.
         said = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
         raise CaptureError(f"the program failed ({variant}): {type(error).__name__}: {said}") from error

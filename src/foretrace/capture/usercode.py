@@ -63,7 +63,7 @@ def _import(path: Path) -> ModuleType:
     sys.modules[name] = module  # pickling and dataclasses look it up there
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         sys.modules.pop(name, None)
         raise InputError(f"{path} failed while it was imported: {_said(error)}") from error
     return module
@@ -98,8 +98,6 @@ def make_program(
         keywords = inputs
     else:
         raise InputError(f"{word} returned inputs of type {type(inputs).__name__}; it must {_RETURNS}")
-    if isinstance(function, torch.nn.Module):
-        function = function.to(device)
 
     def place(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
@@ -107,11 +105,16 @@ def make_program(
         value = value.detach().to(device) if value.is_leaf else value.to(device)
         return value.requires_grad_() if train and value.is_floating_point() and value.is_leaf else value
 
-    return Program(
-        function,
-        tuple(place(value) for value in arguments),
-        {key: place(value) for key, value in keywords.items()},
-    )
+    try:
+        if isinstance(function, torch.nn.Module):
+            function = function.to(device)
+        return Program(
+            function,
+            tuple(place(value) for value in arguments),
+            {key: place(value) for key, value in keywords.items()},
+        )
+    except (RuntimeError, NotImplementedError) as error:  # no room there, or parameters without data ("meta")
+        raise InputError(f"{word}: what it returned could not be moved to {device}: {_said(error)}") from error
 
 
 def _call(word: str, factory: Callable[..., Any], flags: Mapping[str, Any], device: str) -> Any:
@@ -147,7 +150,7 @@ def _call(word: str, factory: Callable[..., Any], flags: Mapping[str, Any], devi
         raise InputError(f"{word} needs a value for {', '.join(missing)}: give the parameter a default")
     try:
         return factory(**values)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"{word} failed: {_said(error)}") from error
 
 

@@ -14,6 +14,7 @@ rule, so there a smaller MLP and fp32 are the defaults; a value that is given is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -145,14 +146,26 @@ def choose_values(
 def build(workload: Workload, sizes: Mapping[str, int], dtype: str, device: str, *, train: bool) -> Program:
     """Make the modules and inputs on ``device``; with ``train`` the inputs get gradients as well.
 
-    Raises :class:`InputError` for an unknown dtype.
+    Raises :class:`InputError` for an unknown dtype, and for sizes that do not fit into memory.
     """
     import torch
 
     if dtype not in DTYPES:
         raise InputError(f"--dtype {dtype} is not known; choose from {', '.join(DTYPES)}")
     options = {"device": device, "dtype": getattr(torch, DTYPES[dtype])}
-    function, inputs = workload.make(torch, sizes, options)
+    try:
+        function, inputs = workload.make(torch, sizes, options)
+    except (RuntimeError, MemoryError, OverflowError, TypeError, ValueError) as error:
+        shown = ", ".join(f"{name} {value}" for name, value in sizes.items())
+        raise InputError(
+            f"{workload.name} with {shown} in {dtype} cannot be made on {device}; give smaller sizes ({_reason(error)})"
+        ) from error
     if train:
         inputs = tuple(tensor.requires_grad_() for tensor in inputs)
     return Program(function, inputs, {}, workload.annotation)
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of torch's message without the place in its source, ``[enforce fail at …] … .``."""
+    first = str(error).strip().partition("\n")[0]
+    return re.sub(r"^\[enforce fail at [^]]*\] [^.]*\. ", "", first) or type(error).__name__

@@ -11,12 +11,12 @@ Exit codes: 0 fine, 1 a check failed, 2 the command could not do its work.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from foretrace import __version__
+from foretrace.cli import streams
 from foretrace.errors import ForetraceError
 
 __all__ = ["COMMANDS", "main"]
@@ -32,33 +32,52 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code and never lets an expected error out as a traceback."""
+    """Run the command line; returns the exit code. No error leaves it as a traceback, unless with ``--debug``."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    parser = _parser(argv)
-    args = parser.parse_args(argv)
-    if args.command is None:
-        parser.print_help()
-        return 2
-    debug = bool(getattr(args, "debug", False))
+    streams.prepare()
+    # What follows two dashes is a script's. Known before parsing, which may fail as well.
+    debug = "--debug" in argv[: argv.index("--") if "--" in argv else len(argv)]
     try:
-        code = int(import_module(_module(args.command)).run(args))
+        parser = _parser(argv)
+        args = parser.parse_args(argv)
+        if args.command is None:
+            parser.print_help()
+            code = 2
+        else:
+            code = int(import_module(_module(args.command)).run(args))
         sys.stdout.flush()
         return code
-    except ForetraceError as error:
-        if debug:
-            raise
-        from foretrace.report.text import clean
-
-        # A message may quote a file's content, and a terminal obeys escape sequences.
-        print(f"foretrace: {clean(str(error))}", file=sys.stderr)
-        return error.exit_code
     except BrokenPipeError:
         # The reader of our output (`| head`) went away: not an error, but Python would report one at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.silence_output()
         return 0
     except KeyboardInterrupt:
-        print("foretrace: interrupted", file=sys.stderr)
+        streams.say("interrupted")
         return 130
+    except Exception as error:
+        if isinstance(error, OSError) and streams.is_output_failure(error):
+            streams.silence_output()
+        if debug:
+            raise
+        streams.say(_sentence(error))
+        return error.exit_code if isinstance(error, ForetraceError) else 2
+
+
+def _sentence(error: Exception) -> str:
+    """What to tell the user of an error: its own sentence if it is one of ours, else what is known of it."""
+    if isinstance(error, ForetraceError):
+        return str(error)
+    if isinstance(error, OSError) and streams.is_output_failure(error):
+        return f"standard output cannot be written: {error.strerror}"
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this"
+    said = " ".join(str(error).split())
+    return (
+        f"this is a defect of foretrace: {type(error).__name__}{': ' if said else ''}{said}; "
+        "run again with --debug for the traceback and report it"
+    )
 
 
 def _module(command: str) -> str:

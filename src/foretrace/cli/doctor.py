@@ -12,6 +12,7 @@ import sys
 import msgspec
 
 from foretrace.capture.doctor import Check, examine
+from foretrace.cli.streams import to_stdout
 
 __all__ = ["SCHEMA", "add_arguments", "run"]
 
@@ -31,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     verdict = _verdict(checks)
     if args.json:
         document = {"schema": SCHEMA, "verdict": verdict, "checks": [_plain(check) for check in checks]}
-        print(msgspec.json.encode(document).decode())
+        to_stdout(msgspec.json.encode(document) + b"\n")
     else:
         print(_text(checks, verdict, color=sys.stdout.isatty()))
     return 1 if any(check.state == "problem" for check in checks) else 0

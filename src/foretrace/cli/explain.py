@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foretrace.cli.streams import say, standard_input, to_stdout
 from foretrace.errors import ForetraceError, InputError
 from foretrace.report.text import clean, columns_of, wants_color
 from foretrace.report.view import SECTIONS, View
@@ -65,6 +66,8 @@ def _positive(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Explain every trace named; the exit code is 2 when one of several could not be read."""
+    if args.output == "":
+        raise InputError("--output is empty; it names a file")
     target = None if args.output in (None, "-") else Path(args.output)
     if target is not None:
         _check_target(target, args)
@@ -79,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     if parts:
         content = b"".join(parts) if args.json else b"\n".join(parts)
         if target is None:
-            _to_stdout(content)
+            to_stdout(content)
         else:
             _write(target, content, force=args.force)
     return 2 if failed else 0
@@ -93,7 +96,7 @@ def show(path: str | Path, *, json: bool = False, brief: bool = False) -> int:
     """
     view = View(width=columns_of(sys.stdout, os.environ), color=wants_color(sys.stdout, os.environ), brief=brief)
     parts, _ = explain_files([str(path)], view=view, json=json)
-    _to_stdout(b"".join(parts))
+    to_stdout(b"".join(parts))
     return 0
 
 
@@ -115,7 +118,7 @@ def explain_files(
         except ForetraceError as error:
             if len(paths) == 1:
                 raise
-            print(f"foretrace: {clean(str(error))}", file=sys.stderr)
+            say(str(error))
             failed = True
             continue
         parts.append(_rendered(report, view, json))
@@ -127,7 +130,11 @@ def _explain(path: str, steps: Sequence[str]) -> Report:
     from foretrace.model.sidefile import read_side
     from foretrace.trace import load
 
-    size = Path(path).stat().st_size if path != "-" and Path(path).is_file() else 0
+    if not path:
+        raise InputError("an empty path was given; name a trace, or - for standard input")
+    if path == "-":
+        standard_input()
+    size = _size(path)
     told = size >= LARGE_BYTES and sys.stderr.isatty()
     if told:
         print(f"reading {clean(path)} ({size / 1e6:.0f} MB) …", end="", file=sys.stderr, flush=True)
@@ -138,6 +145,14 @@ def _explain(path: str, steps: Sequence[str]) -> Report:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     selected = select_steps(trace.steps, steps) if steps else None
     return explain(trace, steps=selected, side=None if path == "-" else read_side(path))
+
+
+def _size(path: str) -> int:
+    """Bytes of the file, 0 where that is not known; why it cannot be read is said by what reads it."""
+    try:
+        return Path(path).stat().st_size if path != "-" and Path(path).is_file() else 0
+    except (OSError, ValueError):
+        return 0
 
 
 def _rendered(report: Report, view: View, json: bool) -> bytes:
@@ -213,18 +228,3 @@ def _write(target: Path, content: bytes, *, force: bool) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     print(f"wrote {clean(str(target))}", file=sys.stderr)
-
-
-def _to_stdout(content: bytes) -> None:
-    """UTF-8 whatever the locale says; through the text layer where there is no other (tests, notebooks)."""
-    sys.stdout.flush()
-    buffer = getattr(sys.stdout, "buffer", None)
-    encoding = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "")
-    if buffer is None:
-        sys.stdout.write(content.decode())
-    elif encoding == "utf8" or not sys.stdout.isatty():
-        buffer.write(content)
-    else:
-        # A terminal of another encoding: what it cannot show becomes "?".
-        buffer.write(content.decode().encode(encoding, "replace"))
-    sys.stdout.flush()

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import argparse
 import io
+import re
 import sys
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from foretrace.cli.streams import standard_input, to_stdout
 from foretrace.errors import InputError
 from foretrace.knowledge.kernels import Decoded, decode, describe
+from foretrace.report.text import clean
 
 __all__ = ["add_arguments", "run"]
 
@@ -36,8 +39,11 @@ def run(args: argparse.Namespace) -> int:
     """Decode the names and print them in order; exit code 0."""
     printed = 0
     for name in _names(args.names):
-        decoded = decode(name, op=args.op)
-        sys.stdout.write(_json(decoded) if args.json else _words(decoded))
+        decoded = decode(name, op=None if args.op is None else _text(args.op))
+        if args.json:
+            to_stdout(_json(decoded))
+        else:
+            sys.stdout.write(_words(decoded))
         printed += 1
     if not printed:
         raise InputError(
@@ -48,16 +54,22 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _names(arguments: list[str]) -> Iterator[str]:
-    if not arguments and not sys.stdin.isatty():
+    if not arguments and sys.stdin is not None and not sys.stdin.isatty():
         arguments = ["-"]
     for argument in arguments:
         if argument == "-":
-            if isinstance(sys.stdin, io.TextIOWrapper):
+            stream = standard_input()
+            if isinstance(stream, io.TextIOWrapper):
                 # A profiler may have written bytes that are no text; a name with a hole still decodes.
-                sys.stdin.reconfigure(errors="replace")
-            yield from _lines(sys.stdin)
+                stream.reconfigure(errors="replace")
+            yield from _lines(stream)
         elif argument.strip():
-            yield argument
+            yield _text(argument)
+
+
+def _text(argument: str) -> str:
+    """An argument with U+FFFD for every byte that is no text (Python has a lone surrogate there)."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", argument)
 
 
 def _lines(stream: Iterable[str]) -> Iterator[str]:
@@ -67,23 +79,17 @@ def _lines(stream: Iterable[str]) -> Iterator[str]:
             yield name
 
 
-def _json(decoded: Decoded) -> str:
-    # A name given as an argument may hold bytes that are no text, which JSON cannot carry.
-    name = decoded.name.encode("utf-8", "replace").decode()
-    return (
-        msgspec.json.encode(
-            {
-                "name": name,
-                "kind": decoded.kind,
-                "family": decoded.family,
-                "decoded": decoded.decoded,
-                "unknown": decoded.unknown,
-            }
-        ).decode()
-        + "\n"
-    )
+def _json(decoded: Decoded) -> bytes:
+    document = {
+        "name": decoded.name,
+        "kind": decoded.kind,
+        "family": decoded.family,
+        "decoded": decoded.decoded,
+        "unknown": decoded.unknown,
+    }
+    return msgspec.json.encode(document) + b"\n"
 
 
 def _words(decoded: Decoded) -> str:
     name = decoded.name if len(decoded.name) <= 100 else decoded.name[:99] + "…"
-    return f"{name}\n  {describe(decoded)}\n"
+    return f"{clean(name)}\n  {clean(describe(decoded))}\n"

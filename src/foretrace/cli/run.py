@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from foretrace.cli import streams
 from foretrace.cli.run_target import keep_script_apart, what_to_run
 from foretrace.errors import ForetraceError, InputError
 from foretrace.model.sidefile import SideFile, read_side, side_path
@@ -102,6 +103,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Record what was asked for; a script's exit code is passed on."""
+    if args.seed is not None and not -(2**63) <= args.seed < 2**64:  # what torch.manual_seed takes
+        raise InputError(f"--seed {args.seed} is too large: it must fit into 64 bits")
     with _said_plainly():
         word, script = what_to_run(args)
         return _run_script(args, script) if script else _run_variants(args, word)
@@ -345,14 +348,18 @@ def _relative(path: Path) -> Path:
 def _tell(path: Path, args: argparse.Namespace) -> int:
     """Explain a trace that was written; the last line is its path, also when it cannot be explained (code 2)."""
     code = 0
-    if not args.no_explain:
-        try:
-            show_trace(path)
-        except ForetraceError as error:
-            _say(str(error))
-            code = error.exit_code
-        print()
-    print(f"trace: {path}", flush=True)
+    try:
+        if not args.no_explain:
+            try:
+                show_trace(path)
+            except ForetraceError as error:
+                _say(str(error))
+                code = error.exit_code
+            print()
+        print(f"trace: {path}", flush=True)
+    except (ForetraceError, OSError):  # standard output is closed or full
+        _say(f"trace: {path}")
+        raise
     return code
 
 
@@ -362,11 +369,11 @@ def _print_json(written: Sequence[tuple[Path, SideFile | None]], exit_code: int 
         "recordings": [{"trace": str(path), "side_file": str(side_path(path)), "side": side} for path, side in written],
         "exit_code": exit_code,
     }
-    print(msgspec.json.encode(document).decode(), flush=True)
+    streams.to_stdout(msgspec.json.encode(document) + b"\n")
 
 
 def _say(sentence: str) -> None:
-    print(f"foretrace: {sentence}", file=sys.stderr, flush=True)
+    streams.say(sentence)
 
 
 @contextmanager

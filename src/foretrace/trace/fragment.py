@@ -56,7 +56,7 @@ def mend(text: bytes, done: Counter[str], decode: Callable[[bytes], Any], *, clo
     """Mend the text step by step until ``decode`` takes it; returns its result or None.
 
     ``done`` counts what was mended, by the words for it; it stays as it was when nothing helps. With ``close`` a
-    missing closing brace is added where everything else of an event is there.
+    missing closing brace is added where everything else of an event is there. Text that nests too deeply is given up.
     """
     if len(text) > _LARGEST:
         return None
@@ -66,7 +66,10 @@ def mend(text: bytes, done: Counter[str], decode: Callable[[bytes], Any], *, clo
             mended = text
             for step in steps:
                 mended = step(mended, made)
-                result = _closed(mended, closings, decode)
+                try:
+                    result = _closed(mended, closings, decode)
+                except RecursionError:  # no mending makes it flatter
+                    return None
                 if result is not None:
                     if closings is _CLOSINGS:
                         made[BRACES] += 1
@@ -84,7 +87,7 @@ def _closed(text: bytes, closings: tuple[bytes, ...], decode: Callable[[bytes], 
     for closing in closings:
         try:
             return decode(text + closing)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError):
             continue
     return None
 
@@ -168,6 +171,8 @@ def _value(raw: msgspec.Raw) -> Any:
 
 def _number(value: Any) -> Any:
     """A time as float, or as Decimal where a float64 would lose the nanoseconds."""
+    if isinstance(value, bool):  # Decimal would read it as 0 or 1
+        return None
     try:
         number = value if isinstance(value, Decimal) else Decimal(value)
     except (InvalidOperation, TypeError, ValueError):

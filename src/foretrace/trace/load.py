@@ -75,7 +75,7 @@ def _decode(text: bytes, path: str) -> tuple[list[RawEvent], dict[str, Any], boo
     try:
         # The typed decoder does not look into `args`; bytes that are no UTF-8 would surface much later.
         if is_utf8(text):
-            return (*decode_fast(text), [])
+            return decode_fast(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     from foretrace.trace.repair import decode_damaged

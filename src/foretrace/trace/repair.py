@@ -15,7 +15,7 @@ import msgspec
 
 from foretrace.errors import TraceReadError
 from foretrace.trace.columns import exact_times
-from foretrace.trace.decode import decode_fast, event_decoder, event_list_decoder
+from foretrace.trace.decode import SEVERAL_LISTS, decode_fast, event_decoder, event_list_decoder
 from foretrace.trace.encoding import to_utf8
 from foretrace.trace.event import RawEvent
 from foretrace.trace.fragment import EVENT_START, TYPES, LooseEvent, decode_lenient, loosened, mend, object_end
@@ -27,6 +27,8 @@ _CHUNK = 1 << 20
 _BLANK = b" \t\r\n\0"
 _BLANKS = re.compile(rb"[ \t\r\n\0]*")
 _BETWEEN = _BLANK + b","
+# Pieces in a row that were no event; behind so many, mending every further one would only cost time.
+_HOPELESS = 1000
 _ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*')
@@ -47,7 +49,8 @@ def decode_damaged(text: bytes, path: str) -> tuple[list[RawEvent], dict[str, An
     sound = to_utf8(text, repairs)
     if sound is not text:
         try:
-            return (*decode_fast(sound), repairs)
+            events, meta, bare, more = decode_fast(sound)
+            return events, meta, bare, [*repairs, *more]
         except _ERRORS:
             pass
     reading = _Reading(sound, path)
@@ -59,6 +62,8 @@ def decode_damaged(text: bytes, path: str) -> tuple[list[RawEvent], dict[str, An
             document = None
         if document is not None:
             raise refuse_json(document, path)
+        if reading.deep:
+            raise TraceReadError(f"{path} nests too deeply to be a trace; name the file that the profiler wrote")
         raise TraceReadError(f"{path} is cut off before its first whole event; copy or record the trace again")
     return reading.events, reading.meta, reading.bare, [*repairs, *reading.words()]
 
@@ -81,6 +86,9 @@ class _Reading:
         self.listed = True
         self.first = -1  # an event although it stands behind a colon
         self.ignored = 0
+        self.lists = 1
+        self.deep = False  # an event nests deeper than any decoder follows
+        self.failures = 0  # pieces in a row that no mending turned into an event
         self.notes: list[str] = []
 
     def words(self) -> list[str]:
@@ -95,6 +103,8 @@ class _Reading:
             words.append(_counted(self.strangers, "entry that is no event", "skipped"))
         words += [f"{what} ({count}×)" for what, count in self.mended.items() if count]
         words += self.notes
+        if self.lists > 1:
+            words.append(SEVERAL_LISTS.format(n=self.lists))
         if self.documents > 1:
             words.append(f"{self.documents} documents stood one after another; their events were read as one trace")
         if self.ignored:
@@ -259,9 +269,25 @@ class _Reading:
         text = self.text
         start, stop = starts[index], ends[index]
         piece = text[start:stop].rstrip(_BETWEEN)
-        event = _typed(piece)
+        event, deep = _typed_or_deep(piece)
         if event is not None:
+            self.failures = 0
             return event, start + len(piece), index + 1
+        if deep or self.failures > _HOPELESS:
+            self.deep |= deep
+            return None, stop, index + 1
+        self.failures += 1
+        event, end, index = self._careful(starts, ends, index, piece)
+        if event is not None:
+            self.failures = 0
+        return event, end, index
+
+    def _careful(
+        self, starts: list[int], ends: list[int], index: int, piece: bytes
+    ) -> tuple[RawEvent | None, int, int]:
+        """``_one_event`` for a piece that the typed decoder has refused."""
+        text = self.text
+        start, stop = starts[index], ends[index]
         end = object_end(piece)
         if end > 0:
             whole = piece[:end]
@@ -365,12 +391,30 @@ class _Reading:
             if not raw:
                 return False
             self.notes.append("part of the metadata could not be read")
+        more = raw.pop("traceEvents", None)
+        if more is not None:
+            self._more_events(bytes(more))
         for key, value in raw.items():
             try:
                 self.meta.setdefault(key, msgspec.json.decode(value))
             except _ERRORS:
                 self.meta.setdefault(key, None)
         return True
+
+    def _more_events(self, text: bytes) -> None:
+        """Take a further list of events that stands among the other keys."""
+        if text[:1] != b"[":
+            return
+        try:
+            found = event_list_decoder.decode(text)
+        except _ERRORS:
+            if not self._oddly_typed(text):
+                self.notes.append("a further list of events could not be read")
+                return
+        else:
+            exact_times(found, text)
+            self.events += found
+        self.lists += 1
 
     def _metadata_by_key(self, head: bytes) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -396,6 +440,16 @@ def _typed(piece: bytes) -> RawEvent | None:
         return event_decoder.decode(piece)
     except _ERRORS:
         return None
+
+
+def _typed_or_deep(piece: bytes) -> tuple[RawEvent | None, bool]:
+    """The event, and whether it nests too deeply for the decoder."""
+    try:
+        return event_decoder.decode(piece), False
+    except RecursionError:
+        return None, True
+    except _ERRORS:
+        return None, False
 
 
 def _first_event(text: bytes) -> RawEvent:

@@ -10,13 +10,15 @@ from pathlib import Path
 
 from foretrace.errors import TraceReadError
 from foretrace.knowledge.formats import GZIP_MAGIC
-from foretrace.trace.refuse import directory_error, refuse_binary
+from foretrace.trace.refuse import directory_error, refuse_binary, refuse_text
 
 __all__ = ["Source", "read_source"]
 
 _BLANK = b"\0 \t\r\n"
 # Compressed by the profiler, by a web server, by a careless copy: more layers than this are no accident.
 _LAYERS = 4
+# A trace opens its JSON within this many bytes, whatever stands in front of it.
+_HEAD = 1 << 20
 
 
 @dataclass
@@ -41,6 +43,7 @@ def read_source(path: str | Path) -> Source:
     repairs: list[str] = []
     layers = 0
     while text[:2] == GZIP_MAGIC and layers < _LAYERS:
+        _refuse_bomb(text, name)
         text = _gunzip(text, repairs)
         layers += 1
     if layers > 1:
@@ -81,6 +84,28 @@ def _gunzip(data: bytes, repairs: list[str]) -> bytes:
         return inflate(data)
     except Exception:  # the libraries raise different errors for the same damage
         return _inflate_what_is_there(data, repairs)
+
+
+def _refuse_bomb(data: bytes, name: str) -> None:
+    """Raise where the first megabyte that inflates cannot begin a trace: the rest may be a thousand times larger."""
+    head = b""
+    rest = data
+    while rest[:2] == GZIP_MAGIC and len(head) < _HEAD:
+        inflater = zlib.decompressobj(wbits=31)
+        try:
+            head += inflater.decompress(rest, _HEAD - len(head))
+        except zlib.error:
+            return  # what can be saved of it is found out later
+        if not inflater.eof:
+            break
+        rest = inflater.unused_data
+    if len(head) < _HEAD or head[:2] == GZIP_MAGIC or b"{" in head or b"[" in head:
+        return
+    refuse_binary(head[: 1 << 16], name)
+    if not head.strip(_BLANK):
+        what = "inflates to white space or zero bytes"
+        raise TraceReadError(f"{name} {what}; the recording was never written or the copy failed")
+    raise refuse_text(head, name)
 
 
 def _inflate_what_is_there(data: bytes, repairs: list[str]) -> bytes:

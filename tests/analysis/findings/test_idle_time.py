@@ -17,7 +17,7 @@ def starved(step_us: float = 1000.0, runs: float = 10.0, steps: int = 3) -> Trac
         for i in range(4):
             begin = at + i * step_us / 4
             build.op("aten::slow", begin, step_us / 4 - 1)
-            launch = build.launch(begin + step_us / 4 - 10, 5)
+            launch = build.launch(begin + step_us / 4 - 10 - runs, 5)
             build.kernel("short", begin + step_us / 4 - 2 - runs, runs, launch=launch)
     return build
 

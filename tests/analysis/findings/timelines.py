@@ -31,7 +31,7 @@ def pointwise(functor: str) -> str:
 
 
 class Program:
-    """Steps of operators one after the other: 100 µs of CPU time each, kernels back to back on one stream."""
+    """Steps of operators one after the other: 100 µs of CPU time each, kernels in order on one stream."""
 
     def __init__(self, gpu: str = "NVIDIA H200", steps: bool = True) -> None:
         self.build = TraceBuilder(gpu=gpu)
@@ -79,14 +79,17 @@ class Program:
             self.build.call("cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", at, 2)
         if memset is not None:
             launch = self.build.call("cudaMemsetAsync", at + 3, 4)
+            self.gpu = max(self.gpu, at + 7)
             self.build.memset(self.gpu, 1, bytes=memset, launch=launch)
             self.gpu += 1
         if seed is not None or memcpy is not None:
             launch = self.build.call("cudaMemcpyAsync", at + 8, 4)
+            self.gpu = max(self.gpu, at + 12)
             self.build.memcpy(self.gpu, us, name=seed or memcpy or "", launch=launch, bytes=4096)
             self.gpu += us
         if kernel is not None:
             launch = self.build.launch(at + 15, 5)
+            self.gpu = max(self.gpu, at + 20)
             self.build.kernel(kernel, self.gpu, us, launch=launch)
             self.gpu += us
         self.now += 110
