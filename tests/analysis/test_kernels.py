@@ -181,3 +181,52 @@ def test_a_call_of_a_compiled_graph_is_a_row_of_the_operator_table():
     rows = {o.name: o for o in explain(build.trace()).operators}
     assert rows["## Call CompiledFxGraph fabc ##"].self_cpu_us == 50.0
     assert rows["Torch-Compiled Region: 0/0"].self_cpu_us == 20.0
+
+
+def test_chunks_of_one_kernel_share_the_bytes_by_their_blocks():
+    name = (
+        "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::(anonymous namespace)::OpaqueType<4u>, "
+        "unsigned int, 1, 64, 64>(at::native::(anonymous namespace)::OpaqueType<4u>*)"
+    )
+    build = TraceBuilder()
+    build.op("aten::cat", 0, 40, shapes=[[[1000], [3000]], []], dtypes=["TensorList", "Scalar"], concrete=["", "0"])
+    build.kernel(name, 20, 5, launch=build.launch(5), grid=[1, 1, 1])
+    build.kernel(name, 30, 9, launch=build.launch(12), grid=[3, 1, 1])
+    assert [k.bytes for k in explain(build.trace()).kernels] == [8000, 24000]
+
+
+def test_a_grid_that_cannot_be_shares_nothing():
+    name = "void at::native::(anonymous namespace)::CatArrayBatchedCopy<float, unsigned int, 1, 64, 64>(float*)"
+    build = TraceBuilder()
+    build.op("aten::cat", 0, 40, shapes=[[[1000], [3000]], []], dtypes=["TensorList", "Scalar"], concrete=["", "0"])
+    build.kernel(name, 20, 5, launch=build.launch(5), grid=[1, 1, 1])
+    build.kernel(name, 30, 9, launch=build.launch(12), grid=[-1, 1, 1])
+    assert [k.bytes for k in explain(build.trace()).kernels] == [None, None]
+
+
+def test_sizes_beyond_64_bits_are_unknown():
+    build = TraceBuilder()
+    n = 10**12
+    build.op("aten::mm", 0, 40, shapes=[[n, n], [n, n]], dtypes=[BF16, BF16])
+    build.kernel(GEMM, 20, 50, launch=build.launch(5))
+    (kernel,) = explain(build.trace()).kernels
+    assert (kernel.flops, kernel.bytes, kernel.bound) == (None, None, "unknown")
+
+
+def test_what_a_graph_replays_is_no_operators_own_work():
+    build = TraceBuilder()
+    build.op("Torch-Compiled Region: 0/0", 0, 40)
+    graph = build.call("cudaGraphLaunch", 5, 5)
+    build.kernel("k1", 20, 50, launch=graph)
+    build.kernel("k2", 80, 50, launch=graph)
+    report = explain(build.trace())
+    (region,) = report.operators
+    assert (region.self_gpu_us, region.gpu_us, region.kernels) == (0.0, 100.0, 2)
+    assert [k.op for k in report.kernels] == [None, None]
+
+
+def test_device_properties_of_odd_types_name_no_device():
+    build = TraceBuilder(meta={"deviceProperties": [{"id": ["x"], "name": 7, "numSms": True}, 5, {"id": True}]})
+    build.kernel("k", 10, 5, launch=build.launch(2))
+    gpus = explain(build.trace()).trace.gpus
+    assert [(g.name, g.sms) for g in gpus][:1] == [(None, None)]

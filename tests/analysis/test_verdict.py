@@ -165,3 +165,15 @@ def test_the_busy_share_can_be_followed():
     found = of(10)
     assert found.because[0].startswith("GPU busy 10% of the profiled time; the median step takes 100 µs")
     assert "even then the GPU would be busy 30% of an unprofiled step at most" in found.because[1]
+
+
+def test_kernels_without_a_duration_are_no_idle_gpu():
+    build = TraceBuilder()
+    for number in range(3):
+        build.step(number, 1000 * number, 950)
+        for i in range(10):
+            build.kernel("k", 1000 * number + 95 * i + 20, 90, launch=build.launch(1000 * number + 95 * i + 2))
+    for event in build.events[3::4]:
+        if event["cat"] == "kernel":
+            del event["dur"]
+    assert explain(build.trace()).verdict.bound == "unknown"

@@ -89,10 +89,11 @@ def _times(trace: Trace) -> list[Health]:
         return []
     start, end = trace.start[timed], trace.end[timed]
     checks = []
-    zero = int((start == 0).sum())
-    if zero and int(start.max()) > thresholds.ZERO_TIME_AFTER_NS:
+    zero = _timeless(start, kind[timed])
+    if zero:
         state = thresholds.TIMELESS.state(zero / len(start))
-        text = f"{zero:,} of {len(start):,} rows start at time zero: their times were not recorded"
+        moment = "time zero" if int(start.min()) == 0 else "one moment long before all others"
+        text = f"{zero:,} of {len(start):,} rows start at {moment}: their times were not recorded"
         checks.append(judged("zero_timestamps", state, text, zero))
     if "nanoseconds as microseconds" in trace.odd:
         count = trace.odd["nanoseconds as microseconds"]
@@ -112,6 +113,21 @@ def _times(trace: Trace) -> list[Health]:
             text = f"one GPU row ({trace.name(longest)[:60]}) lasts {seconds:,.3g} s, longer than the recording"
             checks.append(judged("row_longer_than_trace", "bad", text, 1))
     return checks or [judged("timestamps", "ok", "all times are plausible", 0)]
+
+
+def _timeless(start: NDArray[np.int64], kind: NDArray[np.uint8]) -> int:
+    """How many rows have no time but the value of an empty field."""
+    zero = int((start == 0).sum())
+    if zero and int(start.max()) > thresholds.ZERO_TIME_AFTER_NS:
+        return zero
+    first = start.min()
+    same = start == first
+    # Python frames are left out: all that were open when the recording began start with it.
+    count = int((same & (kind != RowKind.PYTHON)).sum())
+    if count < max(thresholds.TIMELESS_ROWS, thresholds.TIMELESS.bad * len(start)) or same.all():
+        return 0
+    gap = int(start[~same].min() - first)
+    return count if gap > thresholds.TIMELESS_GAP_NS else 0
 
 
 def _longer_than_trace(trace: Trace, rows: NDArray[np.int64], start: NDArray[np.int64], end: NDArray[np.int64]) -> int:

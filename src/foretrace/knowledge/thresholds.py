@@ -20,6 +20,8 @@ __all__ = [
     "OVERLAP_NS",
     "TIMELESS",
     "UNLINKED",
+    "TIMELESS_GAP_NS",
+    "TIMELESS_ROWS",
     "ZERO_TIME_AFTER_NS",
     "Limit",
 ]
@@ -70,6 +72,11 @@ ARGS_UNREADABLE = Limit(suspect=0.0, bad=0.05)
 # A start of exactly zero is a missing time when the recording itself begins later than this (1 s): recordings whose
 # clock starts at zero hold other rows within the first second.
 ZERO_TIME_AFTER_NS = 1_000_000_000
+# So many operators, calls or GPU rows that begin at the very same earliest moment, with nothing else for a
+# millisecond, have the value of a field that was never filled in: a moment's rows are a nest of a few, and what
+# they contain begins within microseconds. They must also be this share of the rows (the state's own limit).
+TIMELESS_ROWS = 8
+TIMELESS_GAP_NS = 1_000_000
 
 # The longest GPU row may outlast the rest of the recording (work in flight at its end), not tenfold.
 LONGEST_ROW_FACTOR = 10

@@ -32,6 +32,8 @@ _HOPELESS = 1000
 _ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*')
+_LIST_KEY = re.compile(_EVENTS_KEY.pattern + rb"\[")
+_MOST_LISTS = 100
 SEPARATORS = "missing or surplus commas between events, mended"
 BRACKETS = "surplus brackets between events, ignored"
 
@@ -363,6 +365,17 @@ class _Reading:
     def _tail(self, at: int) -> int:
         """Top-level keys behind the list of events; returns where the next document begins."""
         at = self._skip_blank(at + (self.text[at : at + 1] == b","))
+        again = _LIST_KEY.search(self.text, at) if self.lists < _MOST_LISTS else None
+        if again:
+            between = b"{" + self.text[at : again.start()].rstrip(_BETWEEN) + b"}"
+            try:
+                msgspec.json.decode(between)
+            except _ERRORS:
+                pass  # the key belongs to a value or to another document
+            else:
+                self._metadata(between[:-1])
+                self.lists += 1
+                return self._list(again.end())
         # The keys are few and short; looking at all the rest at once would cost a copy for each of many documents.
         size, end, rest = 1 << 16, -1, b""
         while end < 0 and len(rest) <= len(self.text) - at:
@@ -391,30 +404,13 @@ class _Reading:
             if not raw:
                 return False
             self.notes.append("part of the metadata could not be read")
-        more = raw.pop("traceEvents", None)
-        if more is not None:
-            self._more_events(bytes(more))
+        raw.pop("traceEvents", None)
         for key, value in raw.items():
             try:
                 self.meta.setdefault(key, msgspec.json.decode(value))
             except _ERRORS:
                 self.meta.setdefault(key, None)
         return True
-
-    def _more_events(self, text: bytes) -> None:
-        """Take a further list of events that stands among the other keys."""
-        if text[:1] != b"[":
-            return
-        try:
-            found = event_list_decoder.decode(text)
-        except _ERRORS:
-            if not self._oddly_typed(text):
-                self.notes.append("a further list of events could not be read")
-                return
-        else:
-            exact_times(found, text)
-            self.events += found
-        self.lists += 1
 
     def _metadata_by_key(self, head: bytes) -> dict[str, Any]:
         found: dict[str, Any] = {}

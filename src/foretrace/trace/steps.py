@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,21 +34,23 @@ class StepSpan:
 def find_steps(trace: Trace) -> list[StepSpan]:
     """The ``ProfilerStep#N`` rows of the CPU in order of start, else one step over the whole trace.
 
-    torch 1.8 to 1.12 wrote the annotation twice (as annotation and as operator): spans that overlap an earlier
-    one of the same process are the same step and are not counted again.
+    torch 1.8 to 1.12 wrote the annotation twice (as annotation and as operator): a row that shares at least half of
+    its time with an earlier one of the same process and number is that step again. Steps of different numbers may
+    overlap (by a rounding error, or on several threads).
     """
     wanted = np.array([step_number(name) is not None for name in trace.names] or [False])
     rows = np.flatnonzero(wanted[trace.name_id] & np.isin(trace.kind, HOST_ROWS)) if len(trace) else np.zeros(0, int)
     rows = rows[np.lexsort((-trace.duration[rows], trace.start[rows]))]
     spans: list[StepSpan] = []
-    last_end: dict[int | str, int] = {}
+    last_end: dict[tuple[int | str, int | None], int] = {}
     for row in rows.tolist():
-        pid = trace.lanes[trace.lane[row]].pid
+        pid, name = trace.lanes[trace.lane[row]].pid, trace.name(row)
         start, end = int(trace.start[row]), int(trace.end[row])
-        if start < last_end.get(pid, start):
+        key = pid, step_number(name)
+        if start < last_end.get(key, start) and 2 * (min(end, last_end[key]) - start) >= end - start:
             continue
-        last_end[pid] = end
-        spans.append(StepSpan(len(spans), trace.name(row), start, end, row, pid))
+        last_end[key] = max(end, last_end.get(key, end))
+        spans.append(StepSpan(len(spans), name, start, end, row, pid))
     return spans or [_whole(trace)]
 
 
@@ -60,22 +64,48 @@ def _whole(trace: Trace) -> StepSpan:
 
 
 def step_of_rows(trace: Trace, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The step inside whose annotation each CPU row starts (-1: none)."""
+    """The step inside whose annotation each CPU row starts (-1: none).
+
+    Where steps overlap, one of the row's own thread goes before one of another thread, and the later start wins.
+    """
     result = np.full(len(rows), -1, dtype=np.int64)
     if len(trace.steps) == 1 and trace.steps[0].row < 0:
         result[:] = 0
         return result
-    pids = {step.pid for step in trace.steps}
-    pid_of_lane = np.array([lane.pid for lane in trace.lanes], dtype=object)
+    by_pid: defaultdict[int | str | None, list[StepSpan]] = defaultdict(list)
+    by_lane: defaultdict[int, list[StepSpan]] = defaultdict(list)
+    for step in trace.steps:
+        by_pid[step.pid].append(step)
+        by_lane[int(trace.lane[step.row])].append(step)
     times = trace.start[rows]
-    for pid in pids:
-        spans = [step for step in trace.steps if step.pid == pid]
-        starts = np.array([s.start for s in spans], dtype=np.int64)
-        ends = np.array([s.end for s in spans], dtype=np.int64)
-        index = np.array([s.index for s in spans], dtype=np.int64)
-        position = np.searchsorted(starts, times, side="right") - 1
-        inside = (position >= 0) & (times < ends[position])
-        if len(pids) > 1:
-            inside &= pid_of_lane[trace.lane[rows]] == pid
-        result[inside] = index[position[inside]]
+    lanes = trace.lane[rows]
+    for pid, spans in by_pid.items():
+        chosen = _innermost(spans, times)
+        if len(by_pid) > 1:
+            own_pid = np.array([lane.pid == pid for lane in trace.lanes], dtype=np.bool_)
+            chosen[~own_pid[lanes]] = -1
+        result = np.where(chosen >= 0, chosen, result)
+    if len(by_lane) > len(by_pid):
+        for lane, spans in by_lane.items():
+            own = np.flatnonzero(lanes == lane)
+            chosen = _innermost(spans, times[own])
+            result[own] = np.where(chosen >= 0, chosen, result[own])
     return result
+
+
+def _innermost(spans: list[StepSpan], times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Index of the step with the latest start among those around each time (-1: none); ``spans`` by start."""
+    edges = sorted({edge for span in spans for edge in (span.start, span.end)})
+    owner: list[int] = []
+    around: list[tuple[int, int, int]] = []
+    begun = 0
+    for edge in edges:
+        while begun < len(spans) and spans[begun].start <= edge:
+            heappush(around, (-spans[begun].start, -spans[begun].index, spans[begun].end))
+            begun += 1
+        while around and around[0][2] <= edge:
+            heappop(around)
+        owner.append(-around[0][1] if around else -1)
+    # The last edge is an end, behind which no step is; in front of the first one is none either.
+    found = np.array([*owner, -1], dtype=np.int64)
+    return found[np.searchsorted(np.array(edges, dtype=np.int64), times, side="right") - 1]
