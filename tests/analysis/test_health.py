@@ -230,3 +230,43 @@ def test_the_profilers_own_log():
     assert (check.state, check.count) == ("suspect", 7)
     stopped = sound(meta={"INFO": [line.replace("early? = 0", "early? = 1")]})
     assert states(stopped.trace())["profiler_log"] == "bad"
+
+
+def half_timeless(begin: float, lost: int, whole: int):
+    build = sound(base_us=0.0) if begin == 0 else TraceBuilder(base_us=0.0)
+    for _ in range(lost):
+        build.op("lost", 0, 1)
+    for k in range(whole):
+        build.op("fine", begin + 5 * k, 2)
+    return states(build.trace()).get("zero_timestamps", "ok")
+
+
+def test_many_rows_at_the_earliest_moment_have_no_time():
+    assert half_timeless(50_000, lost=20, whole=20) == "bad"
+    assert half_timeless(50_000, lost=20, whole=0) == "bad"
+
+
+def test_a_clock_that_begins_at_zero_is_fine():
+    assert half_timeless(0, lost=3, whole=40) == "ok"
+    assert half_timeless(50_000, lost=3, whole=40) == "ok"
+    assert half_timeless(900, lost=20, whole=20) == "ok"
+    build = TraceBuilder(base_us=0.0)
+    for at in (0, 10, 3_000_000):
+        build.op("op", at, 1)
+    assert "zero_timestamps" not in states(build.trace()), "a recording that begins at zero may last seconds"
+
+
+def test_frames_that_were_open_at_the_beginning_share_its_time():
+    build = TraceBuilder(base_us=0.0)
+    for _ in range(60):
+        build.python("frame", 0, 100_000)
+    build.op("op", 50_000, 10)
+    assert "zero_timestamps" not in states(build.trace())
+
+
+def test_a_step_that_overlaps_its_neighbour_is_not_missing():
+    build = TraceBuilder()
+    for number in range(5):
+        build.step(number, 100 * number, 100.002)
+        build.op("aten::mm", 100 * number + 10, 5)
+    assert states(build.trace())["steps"] == "ok"

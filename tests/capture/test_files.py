@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foretrace.capture import files
 from foretrace.capture.files import Rows, count_rows, free_name, target, write_trace
 from foretrace.errors import CaptureError, InputError
 from foretrace.knowledge.kineto import RowKind, row_kind
@@ -109,6 +111,26 @@ def test_an_export_that_fails_is_an_error_that_says_why(tmp_path: Path) -> None:
 
     with pytest.raises(CaptureError, match="already saved"):
         write_trace(export, tmp_path / "x.json.gz", accept=always)
+
+
+def test_a_failed_export_leaves_no_temporary_file_of_the_profiler_s_own(tmp_path: Path) -> None:
+    def export(plain: Path) -> None:
+        plain.with_name(f"{plain.name}.tmp").write_text("{")
+        raise RuntimeError("no space")
+
+    with pytest.raises(CaptureError, match="no space"):
+        write_trace(export, tmp_path / "x.json.gz", accept=always)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_is_full_while_packing_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "_pack", full)
+    with pytest.raises(CaptureError, match=r"could not be written to .*x\.json\.gz: No space left on device$"):
+        write_trace(lambda plain: plain.write_text("{}") and None, tmp_path / "x.json.gz", accept=always)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_may_not_be_replaced_is_kept(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import gzip
 import inspect
 import json
+import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -159,7 +161,10 @@ def test_a_program_that_ends_early_is_told_at_exit(
 def test_functions_whose_call_ends_before_their_work_are_refused() -> None:
     async def coroutine() -> None: ...
 
-    for function in (coroutine, (lambda: (yield))):
+    async def generator() -> AsyncIterator[int]:
+        yield 1
+
+    for function in (coroutine, (lambda: (yield)), generator):
         with pytest.raises(InputError, match="coroutine or generator"):
             profile("x")(function)
 
@@ -267,6 +272,37 @@ def test_reading_results_inside_the_block_is_refused(trace: Path, backend: FakeB
 def test_results_of_a_recording_that_never_ran(backend: FakeBackend) -> None:
     with pytest.raises(CaptureError, match="nothing was recorded yet"):
         _ = profile("x", backend=backend).path
+
+
+def test_in_a_fork_of_the_recording_process_nothing_is_stopped_or_written(
+    trace: Path, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    p = profile(trace, wait=0, warmup=0, active=1, backend=backend)
+    with p:
+        with monkeypatch.context() as fork:
+            fork.setattr(os, "getpid", lambda: 1)
+            p.step()
+            p._at_exit("train_step")
+            p.__exit__(None, None, None)
+            assert p(lambda: 7)() == 7
+        assert backend.sessions[0].calls == ["start"]
+        backend.operator()
+        p.step()
+    assert operators(trace) == 1
+
+
+def test_a_recording_that_is_dropped_without_being_left_does_not_block_the_next(
+    trace: Path, backend: FakeBackend, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dropped = profile(trace, backend=backend)
+    dropped.__enter__()
+    del dropped
+    assert backend.sessions[0].calls == ["start", "stop"]
+    assert "dropped without being left" in capsys.readouterr().err
+    with profile(trace, backend=backend):
+        backend.operator()
+    assert operators(trace) == 1
+    assert capsys.readouterr().err == ""
 
 
 def test_a_recording_is_used_once(trace: Path, backend: FakeBackend) -> None:

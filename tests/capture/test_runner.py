@@ -76,7 +76,25 @@ def test_a_program_that_fails_while_recorded_keeps_what_there_is(trace: Path, ba
     assert side.complete is False
 
 
-@pytest.mark.parametrize("device", ["tpu", "cuda:x", "gpu"])
+def test_a_program_that_fails_later_or_ends_the_process_is_one_sentence(trace: Path, backend: FakeBackend) -> None:
+    for call in (2, 5):  # a warm-up call, and one of those that are timed
+        with pytest.raises(CaptureError, match="mat1"):
+            record_variant(request(Work(backend, fails_at=call)), "eager", trace, backend=backend)
+
+    def leave() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(CaptureError, match="SystemExit: 3"):
+        record_variant(request(leave), "eager", trace, backend=backend)  # type: ignore[arg-type]
+
+
+def test_there_is_one_cpu() -> None:
+    assert pick_device("cpu:0") == "cpu"
+    with pytest.raises(InputError, match=r"write --device cpu$"):
+        pick_device("cpu:7")
+
+
+@pytest.mark.parametrize("device", ["tpu", "cuda:x", "gpu", "cpu:", "cuda:", "cuda:²"])
 def test_unknown_devices_are_refused(device: str) -> None:
     with pytest.raises(InputError, match="is not known"):
         pick_device(device)

@@ -77,6 +77,12 @@ def test_training_gives_floating_inputs_gradients(tmp_path: Path) -> None:
         ("1 / 0", "failed while it was imported: ZeroDivisionError"),
         ("def make(:", "failed while it was imported: SyntaxError"),
         ("def make(): raise ValueError('no weights')", "make failed: ValueError: no weights"),
+        ("raise SystemExit(3)", "failed while it was imported: SystemExit: 3"),
+        ("def make(): raise SystemExit(3)", "make failed: SystemExit: 3"),
+        (
+            "def make(): return torch.nn.Linear(2, 2, device='meta'), torch.ones(2)",
+            "could not be moved to cpu: NotImplementedError",
+        ),
         ("def make(): return None", "returned a NoneType; it must return"),
         ("def make(): return torch.relu", "it must return"),
         ("def make(): return torch.relu, torch.ones(1), 3", "returned a tuple of 3"),

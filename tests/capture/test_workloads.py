@@ -93,6 +93,13 @@ def test_sizes_are_at_least_one() -> None:
         choose_values(WORKLOADS["mlp"], {"batch": 0}, None, "cpu")
 
 
+@pytest.mark.parametrize("batch", [10**11, 10**18, 10**30])
+def test_sizes_beyond_the_memory_are_named(batch: int) -> None:
+    sizes = {**SMALL["mlp"], "batch": batch, "seq": 10**4}
+    with pytest.raises(InputError, match=rf"^mlp with batch {batch}, seq 10000, dim 4, .*give smaller sizes \([^[]"):
+        build(WORKLOADS["mlp"], sizes, "fp32", "cpu", train=False)
+
+
 # ---- modes ----
 
 

@@ -204,3 +204,19 @@ def test_help_loads_neither_numpy_nor_msgspec():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stderr == "[]\n"
     assert "--section" in done.stdout
+
+
+def test_a_path_that_is_too_long_for_the_system_is_one_sentence(trace, capfd):
+    for words in (["a" * 300], [trace, "-o", "a" * 300]):
+        assert explain(*words) == 2
+        err = capfd.readouterr().err
+        assert err == f"foretrace: {'a' * 300}{err[311:]}"
+        assert "name too long" in err
+        assert err.count("\n") == 1
+
+
+def test_an_empty_path_is_said_to_be_empty(trace, capfd):
+    assert explain("") == 2
+    assert "an empty path was given" in capfd.readouterr().err
+    assert explain(trace, "-o", "") == 2
+    assert "--output is empty" in capfd.readouterr().err

@@ -70,3 +70,17 @@ def test_no_name_is_one_sentence_and_exit_code_two(
     assert captured.out == ""
     assert captured.err.startswith("foretrace: No kernel name was given")
     assert captured.err.count("\n") == 1
+
+
+def test_an_argument_that_is_no_text_has_a_hole_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain-kernel", "--json", "--op", "aten::\udcfe", "bad\udcff"]) == 0
+    line = json.loads(capsys.readouterr().out)
+    assert line["name"] == "bad\ufffd"
+    assert "\udcff" not in str(line)
+
+
+def test_a_terminal_gets_nothing_to_obey(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain-kernel", "a\x1b[31mb\x07\u202e"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "a\\x1b[31mb\\x07\\u202e"
+    assert all(line.isprintable() for line in lines)

@@ -7,6 +7,7 @@ What the command itself decides is tested in this process, with the recording re
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -186,6 +187,7 @@ def test_smaller_defaults_on_a_cpu_are_said(recorder: Recorder, capsys: pytest.C
         (["mlp", "--seq", "0"], "--seq must be at least 1"),
         (["mlp", "--active", "0"], "active must be at least 1"),
         (["mlp", "--warm-calls", "-1"], "--warm-calls must not be negative"),
+        (["mlp", "--seed", str(2**64)], f"--seed {2**64} is too large: it must fit into 64 bits"),
         (["mlp", "linear"], "one thing at a time"),
         (["absent.py:make"], "absent.py does not exist"),
         (["--", "absent.py"], "absent.py does not exist"),
@@ -256,6 +258,19 @@ def test_a_trace_that_cannot_be_explained_is_named_all_the_same(
     assert len(recorder.paths) == 2
     assert output.out.splitlines()[-1] == f"trace: {names(recorder)[-1]}"
     assert output.err.count("it cannot be explained") == 2
+
+
+def test_where_standard_output_fails_the_trace_is_named_on_standard_error(
+    recorder: Recorder, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(run, "show_trace", fail)
+    assert main(["run", "linear"]) == 2
+    err = capsys.readouterr().err
+    assert f"foretrace: trace: {names(recorder)[0]}\n" in err
+    assert err.endswith("standard output cannot be written: No space left on device\n")
 
 
 def test_json_is_one_document_and_nothing_else(recorder: Recorder, capsys: pytest.CaptureFixture[str]) -> None:

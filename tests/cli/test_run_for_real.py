@@ -159,6 +159,22 @@ def test_a_script_that_cannot_be_recorded_says_so(folder: Path, what: str, code:
     assert "nothing was recorded" in done.stderr
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.parametrize(("end", "code"), [("raise SystemExit(3)", 3), ("1 / 0", 1), ("x @ x", 0)])
+def test_a_process_that_the_script_forks_ends_by_itself_and_writes_nothing(folder: Path, end: str, code: int) -> None:
+    (folder / "forks.py").write_text(
+        "import os, torch\nx = torch.ones(9, 9)\nx @ x\nprint('before', flush=True)\nchild = os.fork()\n"
+        f"if not child:\n    print('forked')\n    {end}\n"
+        "else:\n    print('ended', os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    done = foretrace(folder, "--no-explain", "--tag", f"fork{code}", "--", "forks.py")
+    assert done.returncode == 0, done.stderr
+    lines = ["before", "forked", f"ended {code}", f"trace: traces/forks/fork{code}.trace.json.gz"]
+    assert done.stdout.splitlines() == lines
+    assert ("ZeroDivisionError" in done.stderr) == (code == 1)
+    assert products(folder / f"traces/forks/fork{code}.trace.json.gz") == 1
+
+
 def test_a_module_and_json(folder: Path) -> None:
     done = foretrace(folder, "--json", "--", "-m", "job", "a", "--json")
     assert done.returncode == 0, done.stderr

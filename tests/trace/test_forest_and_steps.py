@@ -146,3 +146,72 @@ def test_rocm_names():
     trace = build.trace()
     assert (trace.links.launch[trace.gpu_rows] >= 0).all()
     assert trace.stream[trace.gpu_rows[0]] == 0
+
+
+def steps_by_name(trace) -> dict[str, int]:
+    rows = np.arange(len(trace))
+    return {trace.name(row): step for row, step in zip(rows, step_of_rows(trace, rows).tolist(), strict=True)}
+
+
+def test_steps_that_overlap_by_a_rounding_error_are_all_kept():
+    build = TraceBuilder()
+    build.step(1, 0, 100.002)
+    build.step(2, 100, 50)
+    build.op("first", 50, 1)
+    build.op("second", 100.001, 1)
+    trace = build.trace()
+    assert [step.label for step in trace.steps] == ["ProfilerStep#1", "ProfilerStep#2"]
+    found = steps_by_name(trace)
+    assert (found["first"], found["second"]) == (0, 1)
+
+
+def test_steps_of_two_threads_overlap_and_keep_their_own_rows():
+    build = TraceBuilder()
+    build.step(1, 0, 100)
+    build.step(2, 40, 100, tid=7)
+    build.op("own", 50, 1)
+    build.op("other", 50, 1, tid=7)
+    build.op("backward", 50, 1, tid=8)
+    trace = build.trace()
+    assert len(trace.steps) == 2
+    found = steps_by_name(trace)
+    assert (found["own"], found["other"], found["backward"]) == (0, 1, 1)
+
+
+def test_behind_a_step_inside_another_the_outer_one_goes_on():
+    build = TraceBuilder()
+    build.step(1, 0, 100)
+    build.step(2, 20, 10)
+    build.op("inner", 25, 1)
+    build.op("outer", 50, 1)
+    found = steps_by_name(build.trace())
+    assert (found["inner"], found["outer"]) == (1, 0)
+
+
+@pytest.mark.parametrize(("start", "duration"), [(0, 100), (0, 99), (1, 99), (1, 100), (40, 0)])
+def test_the_same_number_over_the_same_time_is_the_same_step(start, duration):
+    build = TraceBuilder()
+    build.step(1, 0, 100)
+    build.step(1, start, duration, cat="cpu_op")
+    build.step(2, 101, 100)
+    assert [step.label for step in build.trace().steps] == ["ProfilerStep#1", "ProfilerStep#2"]
+
+
+step_spans = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 20)), min_size=1, max_size=8)
+
+
+@given(step_spans)
+def test_a_row_belongs_to_the_latest_step_around_its_start(pairs):
+    build = TraceBuilder()
+    for number, (start, duration) in enumerate(pairs):
+        build.step(number, start, duration)
+    for at in range(60):
+        build.op(f"op {at}", at, 0.1)
+    trace = build.trace()
+    assert len(trace.steps) == len(pairs)
+    found = steps_by_name(trace)
+    for at in range(60):
+        time = (1_000_000 + at) * 1000
+        around = [step for step in trace.steps if step.start <= time < step.end]
+        expected = max(around, key=lambda step: (step.start, step.index)).index if around else -1
+        assert found[f"op {at}"] == expected

@@ -154,3 +154,61 @@ def test_ids_of_operators_are_read_on_first_use():
     trace = build.trace()
     assert trace.external.tolist() == [1, 9]
     assert trace.sequence.tolist() == [41, -1]
+
+
+def two_ranks(*, behind: float, devices: tuple[int, int] = (0, 1), own_id: bool = False):
+    """Two processes with the same ids, the second ``behind`` µs late; kernels begin 20 µs after their launch."""
+    build = TraceBuilder()
+    for rank, device in enumerate(devices):
+        ids = [*range(1, 51), *([60 + rank] if own_id else [])]
+        for k, correlation in enumerate(ids):
+            at = 50 * k + rank * behind
+            build.launch(at, 5, correlation=correlation, pid=100 + rank, tid=100 + rank)
+            build.kernel(f"rank {rank}", at + 20, 5, launch=correlation, device=device)
+    return build.trace()
+
+
+def ranks_that_match(trace) -> int:
+    launched = trace.links.launch[trace.gpu_rows].tolist()
+    pairs = zip(trace.gpu_rows.tolist(), launched, strict=True)
+    return sum(trace.name(row) == f"rank {trace.lanes[trace.lane[launch]].pid - 100}" for row, launch in pairs)
+
+
+@pytest.mark.parametrize("behind", [0.0, 5.0, 30.0, 20_000.0])
+def test_an_id_of_one_process_tells_which_device_it_drives(behind):
+    trace = two_ranks(behind=behind, own_id=True)
+    assert ranks_that_match(trace) == len(trace.gpu_rows) == 102
+    assert trace.links.ambiguous == 0
+
+
+def test_the_order_in_time_tells_which_process_drives_a_device():
+    trace = two_ranks(behind=30.0)
+    assert ranks_that_match(trace) == 100
+    assert trace.links.ambiguous == 0
+
+
+def test_what_neither_ids_nor_times_tell_is_counted():
+    assert two_ranks(behind=5.0).links.ambiguous == 100
+    assert two_ranks(behind=30.0, devices=(0, 0)).links.ambiguous == 100
+    assert two_ranks(behind=30.0, devices=(0, 0), own_id=True).links.ambiguous == 100
+
+
+def test_one_process_that_uses_an_id_again_takes_the_nearest_earlier_launch():
+    build = TraceBuilder()
+    for at in (0, 100, 200):
+        build.launch(at, 5, correlation=7)
+        build.kernel("k", at + 20, 5, launch=7)
+    build.kernel("too early", -10, 5, launch=7)
+    trace = build.trace()
+    starts = [trace.start_us(launch) for launch in trace.links.launch[trace.gpu_rows]]
+    assert starts == [10.0, 10.0, 110.0, 210.0]
+    assert trace.links.ambiguous == 4
+
+
+def test_with_one_id_for_everything_the_nearest_earlier_launch_is_taken():
+    build = TraceBuilder()
+    for k in range(5000):
+        build.launch(10 * k, 1, correlation=7, pid=100 + k % 2)
+        build.kernel("k", 10 * k + 5, 1, launch=7, device=k)
+    trace = build.trace()
+    assert (trace.start[trace.gpu_rows] - trace.start[trace.links.launch[trace.gpu_rows]] == 5000).all()

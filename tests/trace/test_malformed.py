@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from builders import TraceBuilder
 from foretrace.errors import TraceReadError
+from foretrace.trace import repair
 from foretrace.trace.load import parse
 
 TRACE = Path(__file__).parents[1] / "data" / "traces" / "mlp_eager.json.gz"
@@ -228,3 +230,78 @@ def test_random_damage_never_raises_anything_else(changes):
 def test_random_bytes_are_refused_or_read(data):
     with pytest.raises(TraceReadError):
         parse(data)
+
+
+def several_lists(*names: str) -> bytes:
+    lists = []
+    for name in names:
+        build = TraceBuilder()
+        build.op(name, 0, 1, args={"traceEvents": [1]})
+        lists.append('"traceEvents": ' + json.dumps(build.events).replace("\\\\", "\\"))
+    return ('{"schemaVersion": 1, ' + ', "other": 2, '.join(lists) + ', "last": 3}').encode()
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("a", "b", "c"), ("a\\q", "b", "c"), ("a", "b\\q", "c\\q")])
+def test_all_of_several_event_lists_count(names):
+    trace = parse(several_lists(*names))
+    assert trace.names == list(names)
+    assert trace.meta == {"schemaVersion": 1, "other": 2, "last": 3}
+    assert f"the document names traceEvents {len(names)} times; the events of all lists were read" in trace.repairs
+
+
+def test_the_key_inside_a_value_is_no_second_list():
+    trace = parse(several_lists("a"))
+    assert trace.repairs == []
+    assert trace.args(0)["traceEvents"] == [1]
+
+
+def deep(inside: str) -> str:
+    return '{"ph": "X", "cat": "cpu_op", "name": "deep", "pid": 1, "tid": 1, "ts": 1, "dur": 1, "args": ' + inside + "}"
+
+
+@pytest.mark.parametrize(
+    "inside", ['{"x": ' + "[" * 100_000 + "]" * 100_000 + "}", '{"args": ' * 50_000 + "1" + "}" * 50_000]
+)
+def test_an_event_that_nests_beyond_reason_is_given_up_at_once(monkeypatch, inside):
+    tried = []
+    monkeypatch.setattr(repair, "mend", lambda *_, **__: tried.append(1))
+    with pytest.raises(TraceReadError, match="nests too deeply"):
+        parse(b'{"schemaVersion": 1, "traceEvents": [' + deep(inside).encode() + b"]}")
+    assert len(tried) <= 2  # the keys around the list
+
+
+def test_only_the_event_that_nests_beyond_reason_is_lost():
+    build = TraceBuilder()
+    build.op("before", 0, 1)
+    build.op("after", 5, 1)
+    before, after = map(json.dumps, build.events)
+    inside = '{"x": ' + "[" * 5000 + "]" * 5000 + "}"
+    trace = parse(f'{{"schemaVersion": 1, "traceEvents": [{before}, {deep(inside)}, {after}]}}'.encode())
+    assert trace.names == ["before", "after"]
+    assert trace.repairs == ["1 broken event skipped"]
+
+
+def test_pieces_without_end_are_not_mended_one_by_one(monkeypatch):
+    tried = []
+    real = repair.mend
+    monkeypatch.setattr(repair, "mend", lambda *a, **k: (tried.append(1), real(*a, **k))[1])
+    inside = '{"name": [' * 20_000 + "]}" * 20_000
+    parse(b'{"schemaVersion": 1, "traceEvents": [' + deep(inside).encode() + b"]}")
+    assert len(tried) < 3 * repair._HOPELESS
+
+
+def test_booleans_are_no_times_and_no_ids():
+    build = TraceBuilder()
+    build.op("timeless", 0, 1, ts=True)
+    build.op("endless", 0, 1, dur=True)
+    build.launch(5, correlation=1)
+    build.kernel("k", 20, 5, args={"correlation": True, "device": False, "stream": True})
+    build.op("named", 30, 1, args={"External id": True, "Sequence number": False})
+    trace = build.trace()
+    rows = {trace.name(row): row for row in range(len(trace))}
+    assert "timeless" not in rows
+    assert trace.duration[rows["endless"]] == 0
+    assert trace.odd["without time"] == trace.odd["without duration"] == 1
+    assert trace.links.launch[rows["k"]] == -1
+    assert (trace.device[rows["k"]], trace.stream[rows["k"]]) == (-1, -1)
+    assert (trace.external[rows["named"]], trace.sequence[rows["named"]]) == (0, -1)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import pickle
 import sqlite3
 import sys
+import threading
 import zipfile
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import pytest
 from builders import TraceBuilder
 from foretrace import load
 from foretrace.errors import TraceReadError
+from foretrace.trace import source
 
 TRACES = Path(__file__).parents[1] / "data" / "traces"
 PLAIN = gzip.decompress((TRACES / "mlp_eager.json.gz").read_bytes())
@@ -166,3 +169,38 @@ def test_an_empty_recording_of_the_profiler_is_no_error(tmp_path):
     assert len(trace) == 0
     assert len(trace.steps) == 1
     assert len(trace.links.launch) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are made by POSIX systems only")
+@pytest.mark.parametrize("data", [PLAIN, gzip.compress(PLAIN)], ids=["plain", "gzip"])
+def test_a_pipe_is_read_from_its_first_byte(tmp_path, data):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(data,), daemon=True)
+    writer.start()
+    trace = load(path)
+    writer.join()
+    assert len(trace) == 140
+    assert trace.repairs == []
+
+
+@pytest.mark.parametrize(
+    ("content", "word"), [(b"\0", "zero bytes"), (b" ", "white space"), (b"a", "not JSON")], ids=["NUL", "blank", "a"]
+)
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_bomb_is_not_inflated(monkeypatch, tmp_path, content, word, layers):
+    data = content * (4 << 20)
+    for _ in range(layers):
+        data = gzip.compress(data, mtime=0)
+    path = written(tmp_path, "bomb.json.gz", data)
+    inflated = []
+    gunzip = source._gunzip
+    monkeypatch.setattr(source, "_gunzip", lambda *a: inflated.append(len(text := gunzip(*a))) or text)
+    assert word in refusal(path)
+    assert sum(inflated) < 1 << 20
+
+
+def test_a_head_in_many_members_is_looked_at_too(tmp_path):
+    members = gzip.compress(b" \n") * 3 + gzip.compress(b"a" * (2 << 20))
+    assert "not JSON" in refusal(written(tmp_path, "members.gz", members))
+    assert len(load(written(tmp_path, "late.gz", gzip.compress(b" " * (1 << 19)) + gzip.compress(PLAIN)))) == 140

@@ -90,3 +90,15 @@ def test_anything_unusual_is_left_to_the_careful_reader(tmp_path, damage):
         }[damage]
     )
     assert stream.stream_events(path) is None
+
+
+def test_a_second_list_of_events_is_left_to_the_careful_reader(tmp_path):
+    build = TraceBuilder()
+    for at in range(200):
+        build.op(f"op {at}", at, 0.5)
+    listed = json.dumps(build.events)
+    path = tmp_path / "twice.json"
+    path.write_text(f'{{"schemaVersion": 1, "traceEvents": {listed}, "traceEvents": {listed}}}')
+    trace = load(path)
+    assert len(trace) == 400
+    assert trace.repairs == ["the document names traceEvents 2 times; the events of all lists were read"]

@@ -23,6 +23,7 @@ from foretrace.trace import Trace
 
 __all__ = ["check_health", "trusted", "why_not"]
 
+_NEVER = 2**62  # ns; later than any time of a trace
 # Words of repairs after which something of the recording is missing.
 _LOSS = re.compile(r"cut off|skipped|damaged|dropped|missing|could not")
 
@@ -92,7 +93,7 @@ def _times(trace: Trace) -> list[Health]:
     zero = _timeless(start, kind[timed])
     if zero:
         state = thresholds.TIMELESS.state(zero / len(start))
-        moment = "time zero" if int(start.min()) == 0 else "one moment long before all others"
+        moment = "time zero" if int(start.min()) == 0 else "the same moment as the first"
         text = f"{zero:,} of {len(start):,} rows start at {moment}: their times were not recorded"
         checks.append(judged("zero_timestamps", state, text, zero))
     if "nanoseconds as microseconds" in trace.odd:
@@ -118,15 +119,15 @@ def _times(trace: Trace) -> list[Health]:
 def _timeless(start: NDArray[np.int64], kind: NDArray[np.uint8]) -> int:
     """How many rows have no time but the value of an empty field."""
     zero = int((start == 0).sum())
-    if zero and int(start.max()) > thresholds.ZERO_TIME_AFTER_NS:
+    if zero and int(start[start != 0].min(initial=_NEVER)) > thresholds.ZERO_TIME_AFTER_NS and zero < len(start):
         return zero
     first = start.min()
     same = start == first
     # Python frames are left out: all that were open when the recording began start with it.
     count = int((same & (kind != RowKind.PYTHON)).sum())
-    if count < max(thresholds.TIMELESS_ROWS, thresholds.TIMELESS.bad * len(start)) or same.all():
+    if count < max(thresholds.TIMELESS_ROWS, thresholds.TIMELESS.bad * len(start)):
         return 0
-    gap = int(start[~same].min() - first)
+    gap = int(start[~same].min(initial=_NEVER) - first)
     return count if gap > thresholds.TIMELESS_GAP_NS else 0
 
 

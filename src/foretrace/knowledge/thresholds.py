@@ -10,6 +10,8 @@ from dataclasses import dataclass
 __all__ = [
     "ARGS_UNREADABLE",
     "CROSSING",
+    "DRIVES_DEVICE",
+    "DRIVES_DEVICE_BY_TIME",
     "GRAPH_ROWS",
     "LAUNCHES_LOST",
     "LONGEST_ROW_FACTOR",
@@ -19,9 +21,9 @@ __all__ = [
     "OVERLAP",
     "OVERLAP_NS",
     "TIMELESS",
-    "UNLINKED",
     "TIMELESS_GAP_NS",
     "TIMELESS_ROWS",
+    "UNLINKED",
     "ZERO_TIME_AFTER_NS",
     "Limit",
 ]
@@ -64,6 +66,12 @@ NEGATIVE_DELAY_NS = 1_000
 
 # CPU rows that end after the row they start in: the nesting, and with it self times, is a guess for them.
 CROSSING = Limit(suspect=0.002, bad=0.05)
+
+# Which process drives a device of a merged file: the share of its rows that must speak for one process. Rows with an
+# id of one process only say it outright; a lost launch may mislead a few.
+DRIVES_DEVICE = 0.9
+# A process whose launch alone came before the row: of two ranks that share a device number each explains half.
+DRIVES_DEVICE_BY_TIME = 0.75
 
 # Rows without usable time, or with unreadable args, as a share of all rows.
 TIMELESS = Limit(suspect=0.0, bad=0.05)

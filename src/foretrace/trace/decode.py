@@ -14,13 +14,12 @@ import numpy as np
 from foretrace.trace.columns import exact_times
 from foretrace.trace.event import RawEvent
 
-__all__ = ["SEVERAL_LISTS", "decode_fast", "event_decoder", "event_list_decoder"]
+__all__ = ["SEVERAL_LISTS", "decode_fast", "event_list_decoder"]
 
 SEVERAL_LISTS = "the document names traceEvents {n} times; the events of all lists were read"
 _KEY = b'"traceEvents"'
 
 
-event_decoder = msgspec.json.Decoder(RawEvent)
 event_list_decoder = msgspec.json.Decoder(list[RawEvent])
 _top_level = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _anything = msgspec.json.Decoder()

@@ -36,6 +36,7 @@ class Forest:
     order: NDArray[np.int64]
     crossing: int
     _kind: NDArray[np.uint8]
+    _children: dict[int, list[int]] | None = None
 
     def ancestors(self, row: int) -> Iterator[int]:
         """The rows that enclose ``row``, innermost first."""
@@ -54,9 +55,12 @@ class Forest:
 
     def children(self) -> dict[int, list[int]]:
         """Children of each row in order of start; roots under -1."""
+        if self._children is not None:
+            return self._children
         table: dict[int, list[int]] = {}
         for row, parent in zip(self.order.tolist(), self.parent[self.order].tolist(), strict=True):
             table.setdefault(parent, []).append(row)
+        self._children = table
         return table
 
 

@@ -16,7 +16,18 @@ import msgspec
 
 from foretrace.trace.event import RawEvent
 
-__all__ = ["EVENT_START", "TYPES", "LooseEvent", "decode_lenient", "loosened", "mend", "object_end"]
+__all__ = [
+    "EVENT_START",
+    "TYPES",
+    "LooseEvent",
+    "decode_lenient",
+    "first_event",
+    "loosened",
+    "mend",
+    "object_end",
+    "typed",
+    "typed_or_deep",
+]
 
 # Keys an entry of traceEvents begins with; Kineto writes "ph" or "name" first, other writers sort them.
 _KEYS = (b"ph", b"name", b"cat", b"pid", b"tid", b"ts", b"dur", b"id", b"args", b"s", b"bp")
@@ -26,6 +37,8 @@ EVENT_START = re.compile(rb"\{\s*\"(?:" + b"|".join(_KEYS) + rb")\"\s*:")
 # An event is a few hundred bytes, with deep stacks some ten thousand; what is larger is no single event.
 _LARGEST = 1 << 18
 _CLOSINGS = (b"}", b"}}", b"]}}")
+
+_decode_event = msgspec.json.Decoder(RawEvent).decode
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -104,6 +117,32 @@ def object_end(text: bytes) -> int:
             if depth <= 0:
                 return token.end()
     return -1
+
+
+def typed(piece: bytes) -> RawEvent | None:
+    """One sound event; None where it is none."""
+    return typed_or_deep(piece)[0]
+
+
+def typed_or_deep(piece: bytes) -> tuple[RawEvent | None, bool]:
+    """One sound event or None, and whether it nests too deeply for the decoder."""
+    try:
+        return _decode_event(piece), False
+    except RecursionError:
+        return None, True
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None, False
+
+
+def first_event(text: bytes) -> RawEvent:
+    """Decode an event whatever its types; raises ``msgspec.DecodeError`` so that mending goes on."""
+    event = typed(text) or decode_lenient(text)
+    if event is None:
+        end = object_end(text)
+        event = decode_lenient(text[:end]) if end > 0 else None
+    if event is None:
+        raise msgspec.DecodeError("no event")
+    return event
 
 
 class LooseEvent(msgspec.Struct, gc=False):

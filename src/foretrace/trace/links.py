@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretrace.knowledge.kineto import Call, RowKind, call_kind
+from foretrace.trace.processes import choose_launches
 
 if TYPE_CHECKING:
     from foretrace.trace.table import Trace
@@ -30,8 +31,8 @@ class Links:
         call: uint8, ``Call`` of each API call row.
         enqueues: bool, API calls that put work on a stream: by their name, or because a GPU row points at them.
         graph: bool, GPU rows that a graph launch put there.
-        ambiguous: GPU rows whose correlation id several launches share (merged files); the nearest earlier one is
-            taken.
+        ambiguous: GPU rows whose correlation id several launches share (merged files) and whose process cannot be
+            told; the nearest earlier launch is taken.
     """
 
     launch: NDArray[np.int64]
@@ -71,30 +72,20 @@ def _by_correlation(
     call: NDArray[np.uint8],
     launch: NDArray[np.int64],
 ) -> int:
-    """Fill ``launch``; returns how many GPU rows had several candidates."""
+    """Fill ``launch``; returns how many GPU rows had several candidates of which none was certain."""
     gpu = gpu[trace.correlation[gpu] != 0]
     # A call that enqueues beats another one of the same id (a query whose id was reused).
     candidates = calls[trace.correlation[calls] != 0]
     if not len(gpu) or not len(candidates):
         return 0
-    candidates = candidates[np.lexsort((trace.start[candidates], trace.correlation[candidates]))]
-    ids = trace.correlation[candidates]
-    wanted = trace.correlation[gpu]
-    left = np.searchsorted(ids, wanted, side="left")
-    right = np.searchsorted(ids, wanted, side="right")
-    single = right - left == 1
-    launch[gpu[single]] = candidates[left[single]]
-    ambiguous = 0
-    for row, lo, hi in zip(*(a[right - left > 1].tolist() for a in (gpu, left, right)), strict=True):
-        group = candidates[lo:hi]
-        enqueuing = group[np.isin(call[group], ENQUEUES)]
-        if len(enqueuing) == 1:
-            launch[row] = enqueuing[0]
-            continue
-        ambiguous += 1
-        group = enqueuing if len(enqueuing) else group
-        earlier = group[trace.start[group] <= trace.start[row]]
-        launch[row] = earlier[-1] if len(earlier) else group[0]
+    enqueuing = np.isin(call[candidates], ENQUEUES)
+    if not enqueuing.all():
+        better = trace.correlation[candidates[enqueuing]]
+        candidates = candidates[enqueuing | ~np.isin(trace.correlation[candidates], better)]
+    gpu = gpu[np.isin(trace.correlation[gpu], trace.correlation[candidates])]
+    if not len(gpu):
+        return 0
+    launch[gpu], ambiguous = choose_launches(trace, gpu, candidates)
     return ambiguous
 
 

@@ -15,10 +15,22 @@ import msgspec
 
 from foretrace.errors import TraceReadError
 from foretrace.trace.columns import exact_times
-from foretrace.trace.decode import SEVERAL_LISTS, decode_fast, event_decoder, event_list_decoder
+from foretrace.trace.decode import SEVERAL_LISTS, decode_fast, event_list_decoder
 from foretrace.trace.encoding import to_utf8
 from foretrace.trace.event import RawEvent
-from foretrace.trace.fragment import EVENT_START, TYPES, LooseEvent, decode_lenient, loosened, mend, object_end
+from foretrace.trace.fragment import (
+    EVENT_START,
+    TYPES,
+    LooseEvent,
+    decode_lenient,
+    first_event,
+    loosened,
+    mend,
+    object_end,
+    typed,
+    typed_or_deep,
+)
+from foretrace.trace.metadata import read_metadata
 from foretrace.trace.refuse import refuse_json, refuse_text
 
 __all__ = ["decode_damaged"]
@@ -271,7 +283,7 @@ class _Reading:
         text = self.text
         start, stop = starts[index], ends[index]
         piece = text[start:stop].rstrip(_BETWEEN)
-        event, deep = _typed_or_deep(piece)
+        event, deep = typed_or_deep(piece)
         if event is not None:
             self.failures = 0
             return event, start + len(piece), index + 1
@@ -293,7 +305,7 @@ class _Reading:
         end = object_end(piece)
         if end > 0:
             whole = piece[:end]
-            event = _typed(whole) or self._converted(whole) or self._mended(whole, close=False)
+            event = typed(whole) or self._converted(whole) or self._mended(whole, close=False)
             if event is not None:
                 return event, start + end, index + 1
         else:
@@ -302,7 +314,7 @@ class _Reading:
                 joined = text[start : ends[more]]
                 end = object_end(joined)
                 if end > 0:
-                    event = _typed(joined[:end])
+                    event = typed(joined[:end])
                     if event is not None:
                         return event, start + end, more + 1
                     break
@@ -317,7 +329,7 @@ class _Reading:
         return event, start + len(piece), index + 1
 
     def _mended(self, piece: bytes, *, close: bool = True) -> RawEvent | None:
-        event: RawEvent | None = mend(piece, self.mended, _first_event, close=close)
+        event: RawEvent | None = mend(piece, self.mended, first_event, close=close)
         return event
 
     def _converted(self, piece: bytes) -> RawEvent | None:
@@ -392,71 +404,14 @@ class _Reading:
         return self._skip_blank(at + end - 1)
 
     def _metadata(self, head: bytes) -> bool:
-        """Read ``{"key": value, …`` (without its closing brace) into ``meta``, key by key where it is damaged."""
-        body = head.rstrip(_BETWEEN) + b"}"
-        decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-        try:
-            raw = decode(body)
-        except _ERRORS:
-            raw = mend(body, self.mended, decode)
-        if raw is None:
-            raw = self._metadata_by_key(head)
-            if not raw:
-                return False
-            self.notes.append("part of the metadata could not be read")
-        raw.pop("traceEvents", None)
-        for key, value in raw.items():
-            try:
-                self.meta.setdefault(key, msgspec.json.decode(value))
-            except _ERRORS:
-                self.meta.setdefault(key, None)
-        return True
-
-    def _metadata_by_key(self, head: bytes) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        keys = list(re.finditer(rb'(?:\A\s*\{|,|\n)\s*"([^"\\]{1,64})"\s*:\s*', head))
-        for key in keys:
-            value = head[key.end() :]
-            end = object_end(value) if value[:1] in (b"{", b"[") else -1
-            plain = re.match(rb'"(?:[^"\\\n]|\\.)*"|-?\d[\d.eE+-]*|true|false|null', value)
-            text = value[:end] if end > 0 else plain.group() if plain else b""
-            try:
-                msgspec.json.decode(text)
-            except _ERRORS:
-                continue
-            found.setdefault(key.group(1).decode(), msgspec.Raw(text))
-        return found
+        """Take over ``{"key": value, …`` (without its closing brace); False where nothing of it can be read."""
+        found = read_metadata(head, self.mended, self.notes)
+        for key, value in (found or {}).items():
+            self.meta.setdefault(key, value)
+        return found is not None
 
 
 _loose_list = msgspec.json.Decoder(list[LooseEvent])
-
-
-def _typed(piece: bytes) -> RawEvent | None:
-    try:
-        return event_decoder.decode(piece)
-    except _ERRORS:
-        return None
-
-
-def _typed_or_deep(piece: bytes) -> tuple[RawEvent | None, bool]:
-    """The event, and whether it nests too deeply for the decoder."""
-    try:
-        return event_decoder.decode(piece), False
-    except RecursionError:
-        return None, True
-    except _ERRORS:
-        return None, False
-
-
-def _first_event(text: bytes) -> RawEvent:
-    """Decode an event whatever its types; raises ``msgspec.DecodeError`` so that mending goes on."""
-    event = _typed(text) or decode_lenient(text)
-    if event is None:
-        end = object_end(text)
-        event = decode_lenient(text[:end]) if end > 0 else None
-    if event is None:
-        raise msgspec.DecodeError("no event")
-    return event
 
 
 def _counted(count: int, what: str, done: str) -> str:

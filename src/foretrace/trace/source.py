@@ -101,10 +101,10 @@ def _refuse_bomb(data: bytes, name: str) -> None:
         rest = inflater.unused_data
     if len(head) < _HEAD or head[:2] == GZIP_MAGIC or b"{" in head or b"[" in head:
         return
-    refuse_binary(head[: 1 << 16], name)
     if not head.strip(_BLANK):
         what = "inflates to white space or zero bytes"
         raise TraceReadError(f"{name} {what}; the recording was never written or the copy failed")
+    refuse_binary(head[: 1 << 16], name)
     raise refuse_text(head, name)
 
 

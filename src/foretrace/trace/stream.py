@@ -7,7 +7,6 @@ unusual ends the attempt, and the caller reads the whole file with all its care 
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 from pathlib import Path
@@ -40,7 +39,7 @@ def stream_events(path: str | Path) -> Streamed | None:
         return None
     try:
         # A pipe gives its bytes once: what is looked at here would be missing from what the caller reads.
-        if not stat.S_ISREG(os.stat(path).st_mode):
+        if not stat.S_ISREG(Path(path).stat().st_mode):
             return None
         with Path(path).open("rb") as file:
             compressed = file.read(2) == GZIP_MAGIC

@@ -46,7 +46,11 @@ class Decoded(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct):
-    """A family's answer. ``weak`` says that the operator which launched the kernel may decide the kind instead."""
+    """A family's answer.
+
+    ``weak`` says that the operator which launched the kernel may decide the kind instead; ``complete`` that the
+    family's grammar accounts for every part of the identifier, so that nothing is to be read beside it.
+    """
 
     kind: str
     family: str
@@ -54,6 +58,7 @@ class Found(msgspec.Struct):
     decoded: dict[str, Any] = {}
     unknown: list[str] = []
     weak: bool = False
+    complete: bool = False
 
 
 # Spellings of element types in C++ templates, cuBLAS, CUTLASS, cuDNN, Triton and Tensile names.

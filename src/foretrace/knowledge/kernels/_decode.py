@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from . import copies, demangle, nvjet
 from ._base import Decoded, Found, shorten
+from ._fallback import fill
 from .cpp import CppName, parse
 from .operators import kind_of_operator
 from .words import kind_by_words
@@ -16,6 +17,9 @@ __all__ = ["decode"]
 _Family = Callable[[CppName], Found | None]
 # An identifier longer than this is no kernel's: Tensile's and Inductor's longest stay below 1500 letters.
 _LONGEST_IDENTIFIER = 2_000
+
+# Families that read every part of their names: types in PyTorch's templates, operators in Inductor's names.
+_SPELLED_OUT = frozenset({"aten", "cub", "inductor", "nccl", "rccl", "tensile", "xmma"})
 
 # A name is read up to here: longer ones are template expansions that repeat themselves.
 _LONGEST = 16_384
@@ -45,10 +49,14 @@ def _find(name: str) -> Found:
     if len(parsed.base) <= _LONGEST_IDENTIFIER:
         for family in _families(parsed.qualified.startswith("at::native::")):
             if found := family(parsed):
+                if found.family not in _SPELLED_OUT:
+                    fill(parsed, found)
                 return found
     kind = kind_by_words(parsed.base)
     label = parsed.base or text
-    return Found(kind or "other", "unknown", label, {}, [] if kind or not label else [label[:200]], weak=True)
+    found = Found(kind or "other", "unknown", label, {}, [] if kind or not label else [label[:200]], weak=True)
+    fill(parsed, found)
+    return found
 
 
 @lru_cache(maxsize=2)

@@ -71,7 +71,11 @@ _FIELDS = {
     "protocol": "protocol {}",
     "head_dim": "head dimension {}",
     "direction": "{}",
+    "operand_layouts": "operands {}",
+    "threads": "{} threads a block",
     "causal": "causal",
+    "group_size": "weights scaled in groups of {}",
+    "scale_block": "scaled in blocks of {}",
     "memory": "memory {}",
     "triton_kind": "{} template",
 }

@@ -50,6 +50,8 @@ _DIRECTIONS = {
     "bwd_weight": "backward weight",
 }
 _TRANSPOSE = re.compile(r"(?:batched_)?transpose_(?!conv)\w+")
+# batched_transpose_64x32_pack_4x2_ediv_2x1_half: tile, elements packed, elements a thread takes along each side.
+_TRANSPOSE_SHAPES = re.compile(r"transpose_(\d+x\d+)(?:_pack_(\d+x\d+))?(?:_ediv_(\d+x\d+))?_[a-z]+$")
 _MIOPEN = re.compile(
     r"(?:MIOpen|miopen|gfx9\w*_f\dx\d|naive_conv|SubTensorOp|Im2d2Col|Im3d2Col|Im2Col|Col2Im|Col2d2Im|mloPooling|mlo|gridwise_convolution"
     r"|gcnAsm|ConvFwd|ConvBwd|Op[1-5]d?Tensor|OpTensor|ScalarOp|ActivationFwd|ActivationBwd|Conv_Winograd|sp3AsmConv"
@@ -179,7 +181,10 @@ def _miopen(parsed: CppName) -> Found | None:
         decoded: dict[str, Any] = {"role": "change of the tensor's memory layout"}
         if dtype := next((dtype for token in base.split("_") if (dtype := dtype_of(token))), None):
             decoded["dtype"] = dtype
-        return Found("copy", "miopen", base, decoded)
+        if shapes := _TRANSPOSE_SHAPES.search(base):
+            decoded["tile"] = shapes[1]
+            decoded |= {key: shapes[at] for key, at in (("pack", 2), ("elements_a_thread", 3)) if shapes[at]}
+        return Found("copy", "miopen", base, decoded, complete=shapes is not None)
     if igemm := _IGEMM.match(base):
         return _igemm(igemm)
     if not _MIOPEN.match(base):
@@ -242,4 +247,5 @@ def _igemm(found: re.Match[str]) -> Found:
             decoded["splitk"] = True
         elif not re.match(r"(?:ws|wr|ta|tb)?\d+x\d+", token):
             unknown.append(token)
-    return Found("convolution", "miopen", f"igemm {found[1]} {decoded.get('tile', '')}", decoded, unknown)
+    short = f"igemm {found[1]} {decoded.get('tile', '')}"
+    return Found("convolution", "miopen", short, decoded, unknown, complete=True)

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from ._base import Found, dtype_of
-from .cpp import CppName, split_arguments
+from .cpp import CppName, balanced, split_arguments
 from .words import words_of
 
 __all__ = ["match"]
@@ -20,9 +20,27 @@ _CUDNN = re.compile(r"cudnn_\w*?(sdpa|flash|fmha|mha|attention)\w*")
 _EFFICIENT = re.compile(r"fmha_cutlass([FB])_(f16|bf16|f32)_(aligned|notaligned)_(\d+x\d+)(\w*)")
 # fmhaSm100aKernel_QkvE4m3OBfloat16H64PagedKvCausalP16VarSeqQ128Kv128PersistentContext (TensorRT-LLM generated)
 _TRTLLM = re.compile(r"(?:\w*_)?fmhaSm(\d+\w?)Kernel_(\w+)")
-_FLASH_TRAITS = re.compile(r"(?:Flash_(?:fwd|bwd)_kernel_traits|Flash_kernel_traits)<\s*(\d+),\s*(\d+),\s*(\d+)")
+# fmha_v2_flash_attention_bf16_64_128_S_qkv_128_causal_sm90_kernel (TensorRT-LLM): types, rows of Q and of K and V a
+# step, sequence length (S: any), order of the operands, head dimension (of V after x).
+_FMHA_V2 = re.compile(
+    r"fmha_v2(?:_flash_attention)?_(?P<types>[a-z]\w*?)_(?P<q>\d+)_(?P<kv>\d+)_(?P<length>S|\d+)_"
+    r"(?P<operands>[a-z]+(?:_[a-z]+)*)_(?P<head>\d+)(?:x(?P<head_v>\d+))?(?P<rest>(?:_\w+)?)$"
+)
+_FMHA_V2_FLAGS = {
+    "causal": "causal",
+    "alibi": "alibi",
+    "softcapping": "softcap",
+    "ws": "warp_specialized",
+    "tma": "tma",
+}
+# FlashInfer's KernelTraits<MaskMode, rows of Q, MMAs along q, kv, head dimension of QK (16 elements each), …>
+_FLASHINFER = re.compile(r"KernelTraits<\s*\([\w:]*MaskMode\)(\d+)(?:,\s*(\d+)u?)(?:,\s*\d+u?){2},\s*(\d+)u?")
+_FLASH_TRAITS = re.compile(
+    r"(?:Flash_(?:fwd|bwd)_kernel_traits|Flash_kernel_traits)(?:_\w{1,20})?<\s*(\d+),\s*(\d+),\s*(\d+)"
+)
 _FLASH3 = re.compile(r"flash::(Flash\w+|CollectiveMainloop\w+|\w+Sm\d+)")
 _SM = re.compile(r"\bSm(\d+)|_sm_?(\d{2,3})")
+_SM_OF_PART = re.compile(r"(?<=[a-z])Sm(\d{2,3})()")
 _CUTE = re.compile(r"C<(\d+)>")
 _CUTE_TUPLE = re.compile(r"tuple<((?:[^<>]|C<\d+>)*)>")
 _FLASH = re.compile(r"(?:^|::|_|<)(?:pytorch_)?[Ff]lash(?:_|::|Attn|Fwd|Bwd|\d)")
@@ -30,10 +48,18 @@ _ELEMENT = re.compile(r"(?:cutlass::|::)?\b(bfloat16_t|half_t|float_e4m3_t|__nv_
 _WORDS = re.compile(
     r"flash_(?:fwd|bwd|attn)|flash_attention|fmha|paged_attention|unified_attention|sage_|AttentionKernel|"
     r"AttentionBackwardKernel|masked_multihead_attention|mha_|sparse_attention|FlashAttn|flashAttn|FlashMLA|flash_mla|"
-    r"BatchPrefill|BatchDecode|SinglePrefill|SingleDecode|PersistentVariableLength|MergeState|reduce_segments$|_bwd_dq_kernel|"
+    r"BatchPrefill|BatchDecode|SinglePrefill|SingleDecode|(?:Prefill|Decode)With\w{0,20}KV|PersistentVariableLength|MergeState|reduce_segments$|_bwd_dq_kernel|"
     r"_bwd_dkv|bwd_kernel_dk_dv|bwd_kernel_dq|_fwd_kernel_stage|_fwd_grouped_kernel_stage|xqa|kernel_mha|merge_attn_states|"
     r"dot_do_o|flash_fprop|flash_bprop|ring_attention|FMHA|fmhaKernel|_fwd_kernel_flash|flex_attention|"
     r"^bwd_preprocess|^bwd_kernel_fuse|_attn_fwd|_attn_bwd|attn_fwd|attn_bwd|compute_dot_do_o|convert_dq|fmha_reduce|decode_attention|qk_int_sv|qk_int8_sv"
+)
+_CAUSAL = re.compile(r"(?:^|_)(non?_?)?causal(?:_|$)", re.IGNORECASE)
+# AITER: how fp32 is rounded to bf16.
+_ROUNDING = {"rtne": "to nearest even", "rtna": "to nearest, ties away", "rtz": "toward zero"}
+# AITER's assembly kernels, fmha_fwd_hd128_bf16_causal_rtne: every token is a property.
+_ASSEMBLY = re.compile(r"fmha_(?:fwd|bwd)_")
+_ASSEMBLY_TOKEN = re.compile(
+    r"(?:fmha|fwd|bwd|kernel|causal|non?causal|rtne|rtna|rtz|h?d\d+|gfx\w+|fp8|\d+x\d+(?:x\d+)?|)$"
 )
 _BACKWARD = re.compile(r"bwd|[Bb]ackward|bprop|Bwd|dot_do_o|convert_dq|dkv|cutlassB")
 
@@ -48,6 +74,8 @@ def match(parsed: CppName) -> Found | None:
         return _cudnn(parsed.base)
     if found := _TRTLLM.match(parsed.base):
         return _trtllm(found)
+    if found := _FMHA_V2.match(parsed.base[:400]):
+        return _fmha_v2(found)
     if (
         not _WORDS.search(parsed.qualified)
         and not (parsed.base in ("device_kernel", "Kernel", "Kernel2", "kernel") and _WORDS.search(head))
@@ -82,7 +110,8 @@ def _efficient(found: re.Match[str]) -> Found:
         elif token:
             unknown.append(token)
     word = "fwd" if direction == "forward" else "bwd"
-    return Found("attention", "efficient_attention", f"efficient attention {word} {found[4]}", decoded, unknown)
+    short = f"efficient attention {word} {found[4]}"
+    return Found("attention", "efficient_attention", short, decoded, unknown, complete=True)
 
 
 def _cudnn(base: str) -> Found:
@@ -116,7 +145,8 @@ def _cudnn(base: str) -> Found:
         elif token not in silent and not token.isdigit() and not token.startswith("kernel"):
             unknown.append(token)
     word = "bwd" if decoded["direction"] == "backward" else "fwd"
-    return Found("attention", "cudnn", f"cudnn flash {word} {decoded.get('tile', '')}", decoded, unknown)
+    short = f"cudnn flash {word} {decoded.get('tile', '')}"
+    return Found("attention", "cudnn", short, decoded, unknown, complete=True)
 
 
 def _trtllm(found: re.Match[str]) -> Found:
@@ -141,7 +171,55 @@ def _trtllm(found: re.Match[str]) -> Found:
     phase = "context" if "Context" in rest else "generation" if "Generation" in rest else ""
     if phase:
         decoded["phase"] = phase
-    return Found("attention", "trtllm", f"trtllm fmha {phase} {decoded.get('tile', '')}", decoded)
+    return Found("attention", "trtllm", f"trtllm fmha {phase} {decoded.get('tile', '')}", decoded, complete=True)
+
+
+def _fmha_v2(found: re.Match[str]) -> Found:
+    decoded: dict[str, Any] = {
+        "direction": "forward",
+        "tile": f"{found['q']}x{found['kv']}",
+        "head_dim": int(found["head"]),
+        "operands": found["operands"],
+    }
+    if found["head_v"]:
+        decoded["head_dim_v"] = int(found["head_v"])
+    unknown: list[str] = []
+    for key, token in zip(("dtype", "acc_dtype", "out_dtype"), found["types"].split("_"), strict=False):
+        if dtype := dtype_of(token):
+            decoded[key] = dtype
+        else:
+            unknown.append(token)
+    for token in found["rest"].split("_"):
+        if token.startswith("sm") and token[2:].rstrip("af").isdigit():
+            decoded["arch"] = token
+        elif token in _FMHA_V2_FLAGS:
+            decoded[_FMHA_V2_FLAGS[token]] = True
+        elif token not in ("", "kernel"):
+            unknown.append(token)
+    return Found("attention", "trtllm", f"trtllm fmha_v2 {decoded['tile']}", decoded, unknown, complete=True)
+
+
+def _main_loop(head: str, decoded: dict[str, Any]) -> None:
+    """FlashAttention 3: ``CollectiveMainloop…<…, TileShape, …, Element, accumulator, arch, Is_causal, …>``.
+
+    The tile is the last constant shape of three edges, its third edge the head dimension; the first flag after the
+    architecture says whether the kernel is causal. Source: FlashAttention's ``hopper`` folder, launch templates.
+    """
+    at = head.find("CollectiveMainloop")
+    opening = head.find("<", at)
+    if at < 0 or opening < 0:
+        return
+    arguments = split_arguments(balanced(head, opening))
+    shapes = [numbers for part in arguments if "tuple<" in part and len(numbers := _CUTE.findall(part)) == 3]
+    if shapes and int(shapes[-1][2]) % 8 == 0:
+        decoded["tile"] = "x".join(shapes[-1])
+        decoded["head_dim"] = int(shapes[-1][2])
+    arch = next((position for position, part in enumerate(arguments) if re.search(r"arch::Sm\d+$", part)), None)
+    if arch is None:
+        return
+    decoded["arch"] = "sm" + arguments[arch].rpartition("Sm")[2]
+    if arguments[arch + 1 : arch + 2] in (["true"], ["false"]):
+        decoded["causal"] = arguments[arch + 1] == "true"
 
 
 def _flash(parsed: CppName, head: str) -> Found:
@@ -158,7 +236,8 @@ def _flash(parsed: CppName, head: str) -> Found:
         shape = shapes[1] if "CollectiveMainloop" in head and len(shapes) > 1 else shapes[0]
         if len(numbers := _CUTE.findall(shape)) >= 2:
             decoded["tile"] = "x".join(numbers[:3])
-    if sm := _SM.search(head):
+    _main_loop(head, decoded)
+    if "arch" not in decoded and (sm := _SM.search(head) or _SM_OF_PART.search(head)):
         decoded["arch"] = f"sm{sm[1] or sm[2]}"
     if element := _ELEMENT.search(head):
         decoded["dtype"] = dtype_of(element[1])
@@ -167,6 +246,8 @@ def _flash(parsed: CppName, head: str) -> Found:
         # FlashAttention 2: <traits, Is_dropout, Is_causal, …>
         if parsed.base == "flash_fwd_kernel" and len(flags) > 1:
             decoded["dropout"], decoded["causal"] = flags[0] == "true", flags[1] == "true"
+    if "causal" not in decoded and (causal := _CAUSAL.search(parsed.base[:400])):
+        decoded["causal"] = not causal[1]
     if "splitkv" in parsed.base:
         decoded["splitk"] = True
     short = name.removesuffix("_kernel")
@@ -229,7 +310,19 @@ def _named(parsed: CppName, head: str) -> Found:
     )
     if "paged" in lowered:
         decoded["paged"] = True
+    if causal := _CAUSAL.search(base[:400]):
+        decoded["causal"] = not causal[1]
+    for token, mode in _ROUNDING.items():
+        if base.endswith("_" + token):
+            decoded["rounding"] = mode
+    if traits := _FLASHINFER.search(head):
+        decoded["head_dim"], decoded["tile_q"] = int(traits[3]) * 16, int(traits[2])
+        # MaskMode: 0 none, 1 causal, 2 a mask given as a tensor.
+        decoded["causal"] = traits[1] == "1"
     if "reduce" in words_of(base) or "merge" in words_of(base):
         decoded["role"] = "combination of partial results"
+    unknown: list[str] = []
+    if _ASSEMBLY.match(base):
+        unknown = [token for token in base.split("_") if not _ASSEMBLY_TOKEN.match(token) and not dtype_of(token)]
     short = base if base not in ("device_kernel", "Kernel", "kernel") else "attention " + base
-    return Found("attention", family, short.removesuffix("_kernel"), decoded)
+    return Found("attention", family, short.removesuffix("_kernel"), decoded, unknown)

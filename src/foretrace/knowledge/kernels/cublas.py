@@ -81,7 +81,7 @@ def _legacy(text: str) -> Found | None:
         label += f" {decoded['tile_k']}x{decoded['stages']}"
     if decoded.get("layout"):
         label += f" {decoded['layout'].lower()}"
-    return Found(kind, family, f"{tokens[arch_at]} {label}", decoded, unknown)
+    return Found(kind, family, f"{tokens[arch_at]} {label}", decoded, unknown, complete=True)
 
 
 def _template(parsed: CppName) -> Found | None:

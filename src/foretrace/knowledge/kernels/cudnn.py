@@ -83,7 +83,7 @@ def match(parsed: CppName) -> Found | None:
 def _found(parsed: CppName, kind: str, role: str, decoded: dict[str, Any], weak: bool = False) -> Found:
     if role:
         decoded["role"] = role
-    types = [dtype for argument in parsed.arguments[:4] if (dtype := dtype_of(argument)) and dtype != "int32"]
+    types = [dtype for argument in parsed.arguments if (dtype := dtype_of(argument)) and dtype != "int32"]
     if types:
         decoded["dtype"] = types[0]
     if kind == "convolution":
@@ -103,4 +103,4 @@ def _generated(parsed: CppName) -> Found | None:
         return None
     rest = found[1]
     kind = kind_by_words(rest) or "fused"
-    return Found(kind, "cudnn", "cudnn " + rest, {"generated": True}, [], weak=kind == "fused")
+    return Found(kind, "cudnn", "cudnn " + rest, {"generated": True}, [], weak=kind == "fused", complete=True)

@@ -23,9 +23,15 @@ _TILE_3X = re.compile(r"\d+x\d+x\d+$")
 _SHAPE = re.compile(r"GemmShape<\s*(\d+),\s*(\d+),\s*(\d+)")
 _CUTE = re.compile(r"(?:cute::)?(?:C<(\d+)|_(\d+))")
 _ELEMENT = re.compile(
-    r"(?:cutlass\w*::)?\b(bfloat16_t|half_t|tfloat32_t|float_e4m3_t|float_e5m2_t|float_e2m1_t|int8_t)\b"
+    r"(?:cutlass\w{0,40}::)?\b(bfloat16_t|half_t|tfloat32_t|float_e4m3_t|float_e5m2_t|float_e2m1_t|int8_t)\b"
 )
 _ARCH = re.compile(r"\bSm(\d+)|cutlass_(\d{2,3})_|enable_3x_kernel_for_sm(\d{2,3})|enable_sm(\d+)")
+# The main loop names the architecture it is for; copies inside it may keep an older one's instructions.
+_ARCH_OF_PART = re.compile(r"(?:Mainloop|Epilogue|Dispatch)Sm(\d{2,3})")
+_LAYOUT = re.compile(r"layout::(RowMajor|ColumnMajor)\b")
+# A stride of CUTLASS 3.x has the constant 1 in the mode that is contiguous; A's modes are m and k, B's n and k.
+_STRIDE = re.compile(r"tuple<\s*(?:(?:cute::)?(?:C<1>|_1)\s*(,)|[\w ]+,\s*(?:cute::)?(?:C<1>|_1)\s*[,>])")
+_CUTE_TUPLE = re.compile(r"(?:tuple|Shape)<((?:\s*(?:cute::)?(?:C<\d+>|_\d+),?)+)\s*>")
 _SCHEDULES = (
     ("Pingpong", "pingpong"),
     ("Cooperative", "cooperative"),
@@ -93,7 +99,7 @@ def _version2(word: str) -> Found:
         short += f" {decoded['tile_k']}x{decoded['stages']}"
     if decoded.get("layout"):
         short += f" {decoded['layout'].lower()}"
-    return Found("convolution" if convolution else "gemm", "cutlass", short, decoded, unknown)
+    return Found("convolution" if convolution else "gemm", "cutlass", short, decoded, unknown, complete=True)
 
 
 def _version3(word: str) -> Found:
@@ -143,7 +149,7 @@ def _version3(word: str) -> Found:
         decoded["cluster"] = shapes[1].removesuffix("x1")
     kind = "convolution" if operation in ("fprop", "dgrad", "wgrad", "conv") else "gemm"
     short = f"cutlass3x {decoded.get('arch', '')} {decoded.get('tile', '')} {decoded.get('schedule', '')}"
-    return Found(kind, "cutlass", short, decoded, unknown)
+    return Found(kind, "cutlass", short, decoded, unknown, complete=True)
 
 
 def _template(parsed: CppName) -> Found:
@@ -159,7 +165,7 @@ def _template(parsed: CppName) -> Found:
     if "ReduceSplitK" in text:
         decoded["role"] = "split-K reduction"
         decoded["splitk"] = True
-    if arch := _ARCH.search(text):
+    if arch := _ARCH.search(text) or _ARCH_OF_PART.search(text):
         digits = next(group for group in arch.groups() if group)
         decoded["arch"] = f"sm{digits}"
     shapes = _SHAPE.findall(text[:8000])
@@ -168,6 +174,10 @@ def _template(parsed: CppName) -> Found:
         if len(shapes) > 2:
             decoded["instruction"] = "x".join(shapes[2])
     _collective(text, decoded)
+    if "tile" not in decoded and "GemmUniversal" in text:
+        _shape_of_tuples(text, decoded)
+    if kind == "gemm" and "operand_layouts" not in decoded and len(layouts := _LAYOUT.findall(text[:8000])) >= 2:
+        decoded["operand_layouts"] = layouts[:2]
     for word, schedule in _SCHEDULES:
         if word in text:
             decoded.setdefault("schedule", schedule)
@@ -203,6 +213,22 @@ def _collective(text: str, decoded: dict[str, Any]) -> None:
             decoded[key] = dtype
     if "a_dtype" in decoded:
         decoded["dtype"] = decoded["a_dtype"]
+    strides = [_STRIDE.match(arguments[index].removeprefix("cute::")) for index in (3, 5) if len(arguments) > index]
+    if len(strides) == 2 and all(strides):
+        a, b = ("first" if stride and stride[1] else "second" for stride in strides)
+        decoded["operand_layouts"] = [
+            "ColumnMajor" if a == "first" else "RowMajor",
+            "RowMajor" if b == "first" else "ColumnMajor",
+        ]
+
+
+def _shape_of_tuples(text: str, decoded: dict[str, Any]) -> None:
+    """The tile of a kernel without a spelled-out main loop: the first constant shape whose edges are no cluster's."""
+    for shape in _CUTE_TUPLE.finditer(text[:8000]):
+        numbers = _numbers(shape[1])
+        if len(numbers) == 3 and all(number and number % 8 == 0 for number in numbers):
+            decoded["tile"], decoded["tile_k"] = f"{numbers[0]}x{numbers[1]}", numbers[2]
+            return
 
 
 def _numbers(text: str) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from . import serving
 from ._base import Found, dtype_of
 from .cpp import CppName
 from .triton import signature_free
@@ -16,7 +17,7 @@ __all__ = ["match"]
 _LIBRARIES = tuple(
     (re.compile(pattern), library)
     for pattern, library in (
-        (r"vllm::", "vllm"),
+        (r"vllm::|wvSplitK", "vllm"),
         (r"sgl_|sglang|sgl::", "sglang"),
         (r"aiter::|ck_tile_aiter|aiter_", "aiter"),
         (r"flashinfer::", "flashinfer"),
@@ -45,6 +46,7 @@ _LIBRARIES = tuple(
             r"|solve_tril|chunk_scaled_dot",
             "fla",
         ),
+        (r"^_?(?:DWf_DW_dfg|fg|(?:exact|approx)_(?:forward|backward))_kernel$", "unsloth"),
         (r"xformers|fmha_", "xformers"),
         (r"megatron|fused_bias_swiglu", "megatron"),
         (r"natten", "natten"),
@@ -102,6 +104,15 @@ _NAMED = {
     "chunk_local_cumsum_scalar_kernel": "reduction",
     "chunk_local_cumsum_vector_kernel": "reduction",
 }
+# Gated activations of Unsloth, named by their tensors: e and g forward; DW, f, dfg backward. Source: its kernels.
+_GATED = {
+    "_fg_kernel": "silu",
+    "_DWf_DW_dfg_kernel": "silu",
+    "_exact_forward_kernel": "gelu",
+    "_exact_backward_kernel": "gelu",
+    "_approx_forward_kernel": "gelu",
+    "_approx_backward_kernel": "gelu",
+}
 _MATMUL_OGS = re.compile(r"_p?_?matmul_ogs_([NT]{2,3})_(\w+?)x(\w+?)x(\w+?)_(\d+)x(\d+)x(\d+)x(\d+)(?:_(\w+))?$")
 _TRTLLM_GEMM = re.compile(
     r"(?:bmm|gemm)_(?P<types>\w+?)_t(?P<tile>\d+x\d+x\d+)(?:u\d+)?_s(?P<stages>\d+)_(?P<rest>\w+)$"
@@ -118,7 +129,7 @@ def match(parsed: CppName) -> Found | None:
     if found := _TRTLLM_GEMM.match(text):
         return _trtllm_gemm(found)
     library = next((name for pattern, name in _LIBRARIES if pattern.search(parsed.qualified[:200])), None)
-    kind = _NAMED.get(base)
+    kind = "fused" if base in _GATED else _NAMED.get(base)
     weak = False
     if kind is None and library == "fbgemm" and "embedding" in base:
         kind = "embedding"
@@ -153,13 +164,14 @@ def _found(parsed: CppName, base: str, library: str | None, kind: str | None, we
     elif "forward" in words or "fwd" in words:
         decoded["direction"] = "forward"
     if kind == "fused":
-        decoded["ops"] = _fused_operators(base, parsed.template)
+        decoded["ops"] = [_GATED[base], "mul"] if base in _GATED else _fused_operators(base, parsed.template)
         decoded["view_ops"] = []
     family = library or ("triton" if "<" not in parsed.text and "(" not in parsed.text else "unknown")
     short = base.removesuffix("_kernel").strip("_") or base
     if library and library not in short:
         short = f"{library} {short}"
-    return Found(kind or "other", family, short, decoded, [] if kind else [base], weak)
+    unknown = ([] if kind else [base]) + serving.read(library, parsed, decoded)
+    return Found(kind or "other", family, short, decoded, unknown, weak)
 
 
 def _fused_operators(base: str, template: str) -> list[str]:
@@ -197,7 +209,7 @@ def _matmul_ogs(found: re.Match[str]) -> Found:
     if found[9]:
         decoded["epilogue"] = [found[9]]
     short = f"matmul_ogs {decoded['tile']}x{found[7]}" + (f" {found[9]}" if found[9] else "")
-    return Found("gemm", "triton_kernels", short, decoded)
+    return Found("gemm", "triton_kernels", short, decoded, complete=True)
 
 
 def _trtllm_gemm(found: re.Match[str]) -> Found:
@@ -234,4 +246,4 @@ def _trtllm_gemm(found: re.Match[str]) -> Found:
         else:
             unknown.append(token)
     short = f"trtllm bmm {decoded['tile']}x{k}" + (" swiglu" if decoded.get("epilogue") else "")
-    return Found("gemm", "trtllm", short, decoded, unknown)
+    return Found("gemm", "trtllm", short, decoded, unknown, complete=True)

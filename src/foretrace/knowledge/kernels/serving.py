@@ -1,4 +1,4 @@
-"""GEMMs of serving libraries whose names hold numbers: DeepGEMM, Marlin, AITER.
+"""GEMMs of serving libraries whose names hold numbers: DeepGEMM, Marlin, AITER, vLLM's skinny GEMM for ROCm.
 
 Sources: the template parameter lists of the libraries' kernels. DeepGEMM changed its list from release to release, so
 that only the positions that all releases of a kernel share are read; every other number stays unknown. DeepGEMM's
@@ -44,7 +44,18 @@ def read(library: str | None, parsed: CppName, decoded: dict[str, Any]) -> list[
         return _marlin(parsed, decoded)
     if library == "aiter" and (found := _AITER.match(parsed.base[:400])):
         return _aiter(found, decoded)
+    if parsed.base.startswith("wvSplitK"):
+        return _skinny(parsed, decoded)
     return []
+
+
+def _skinny(parsed: CppName, decoded: dict[str, Any]) -> list[str]:
+    """``wvSplitK…<type, numbers>``; the quantized form writes its first type and multiplies the second."""
+    types = [dtype for argument in parsed.arguments if (dtype := dtype_of(argument)) and dtype != "bool"]
+    decoded["splitk"] = True
+    if parsed.base.startswith("wvSplitKQ") and len(types) > 1:
+        decoded["out_dtype"], decoded["dtype"] = types[:2]
+    return [argument[:80] for argument in parsed.arguments if dtype_of(argument) is None]
 
 
 def _deep_gemm(parsed: CppName, decoded: dict[str, Any]) -> list[str]:
@@ -74,7 +85,8 @@ def _marlin(parsed: CppName, decoded: dict[str, Any]) -> list[str]:
     if len(numbers) > 1 and numbers[0] in (2, 3, 4, 8) and numbers[1] >= 64 and numbers[1] % 32 == 0:
         # Before scalar types had ids the width of a weight stood first.
         decoded["weight_bits"] = numbers.pop(0)
-        integers.pop(0)
+        del arguments[integers.pop(0)]
+        integers = [at - 1 for at in integers]
     if len(numbers) < 5 or numbers[0] < 64 or numbers[0] % 32:
         return [argument[:80] for argument in arguments]
     threads, m, n, k, stages = numbers[:5]

@@ -50,16 +50,18 @@ _RULES = (
         "attention",
         "attention flashattn flashfwd flashbwd fmha pagedattn sdpa splitkvreduce mergeattnstates mergestates flashmla "
         "mladecode deltarule linearattn lightningattn retention chunkgla fusedrecurrent batchdecode batchprefill "
-        "singledecode singleprefill decodestage xqa flashinferbatch persistentvariablelengthmerge chunkfwdo chunkbwd "
+        "singledecode singleprefill decodestage xqa flashinferbatch "
+        "persistentvariablelengthmerge prefillwith decodewith gateddelta chunkfwdkernel "
+        "chunkbwdkernel chunkfwdo chunkbwd "
         "chunkgateddelta chunkkda wyfast recomputewu nsacompression gqadecode",
         "attn mha mla gqa mqa sage fa2 fa3 flash nsa gla",
-        "metadata kvindices kvsplits reshapeandcache concatandcache cachekernel storekv copykv writekv setkv kvcache",
+        "metadata kvindices kvsplits reshapeandcache concatandcache storekv copykv writekv setkv kvcache",
     ),
     _rule(
         "gemm",
         "gemm gemv matmul marlin exllama hqq machete splitkreduce fusedmoekernel groupedmm batchedmm scaledmm "
         "w4a16 w8a8 w8a16 w4a8 fp8mm nvfp4mm moemm dualmm qmatvec mulmatvec mulmatq mmvq wmma persistentmm"
-        " bmmchunk quantmatmul blockscaledmm gatedmlp fusedmlp",
+        " bmmchunk quantmatmul wvsplitk blockscaledmm gatedmlp fusedmlp",
         "mm bmm addmm mmq mmv ggemm gmm awq gptq gemmk1 trsm trmm trsv trmv syrk herk",
         "gemmmetadata filltensormaps implicitgemm igemmfwd igemmbwd igemmwrw",
     ),
