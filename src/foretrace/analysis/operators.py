@@ -33,18 +33,22 @@ def operator_table(context: Context, costs: KernelCosts | None = None) -> list[O
     np.add.at(inside, forest.parent[has_parent], duration[has_parent])
     self_cpu = np.maximum(duration - inside, 0)
 
-    own_gpu = np.zeros(len(trace), dtype=np.int64)
-    own_kernels = np.zeros(len(trace), dtype=np.int64)
     gpu = context.gpu_rows
-    op = trace.links.op
+    links = trace.links
+    # Work counts inside everything around its launch; where no launch was recorded, inside its operator.
+    hangs_on = np.where(links.launch[gpu] >= 0, links.launch[gpu], links.op[gpu])
+    hanging, is_kernel = gpu[hangs_on >= 0], trace.kind[gpu[hangs_on >= 0]] == RowKind.KERNEL
+    hangs_on = hangs_on[hangs_on >= 0]
+    gpu_below = np.zeros(len(trace), dtype=np.int64)
+    np.add.at(gpu_below, hangs_on, duration[hanging])
+    kernels_below = np.zeros(len(trace), dtype=np.int64)
+    np.add.at(kernels_below, hangs_on[is_kernel], 1)
+    total_gpu, total_kernels = gpu_below.tolist(), kernels_below.tolist()
+    # Its own work is what it launched itself; what a graph replays is inside it, but no operator's own.
+    op = context.attribution.op
     owned = gpu[op[gpu] >= 0]
+    own_gpu = np.zeros(len(trace), dtype=np.int64)
     np.add.at(own_gpu, op[owned], duration[owned])
-    kernels = owned[trace.kind[owned] == RowKind.KERNEL]
-    np.add.at(own_kernels, op[kernels], 1)
-    total_gpu, total_kernels = own_gpu.tolist(), own_kernels.tolist()
-    # What a graph launch replays is inside the operator around it, but not that operator's own work.
-    replayed = owned[trace.links.graph[owned]]
-    np.subtract.at(own_gpu, op[replayed], duration[replayed])
     parent = forest.parent.tolist()
     for row in reversed(host.tolist()):
         up = parent[row]
