@@ -185,8 +185,8 @@ def test_a_call_of_a_compiled_graph_is_a_row_of_the_operator_table():
 
 def test_chunks_of_one_kernel_share_the_bytes_by_their_blocks():
     name = (
-        "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::(anonymous namespace)::OpaqueType<4u>, "
-        "unsigned int, 1, 64, 64>(at::native::(anonymous namespace)::OpaqueType<4u>*)"
+        "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::(anonymous namespace)::OpaqueType<4u>"
+        ", unsigned int, 1, 64, 64>(at::native::(anonymous namespace)::OpaqueType<4u>*)"
     )
     build = TraceBuilder()
     build.op("aten::cat", 0, 40, shapes=[[[1000], [3000]], []], dtypes=["TensorList", "Scalar"], concrete=["", "0"])
