@@ -309,3 +309,12 @@ def test_graph_replays_are_named_in_the_title():
     has = Has(shapes=True, stacks=True, gpu=True, memory=True, graphs=True)
     assert "GPU graph replays" in render(mlp_report(trace=trace_info(has=has)))
     assert "Not recorded" not in render(mlp_report(trace=trace_info(has=has)))
+
+
+def test_a_repair_that_a_check_already_told_is_not_told_twice():
+    report = mlp_report()
+    report.trace.repairs = ["the text is cut off", "a byte order mark was skipped"]
+    report.health = [Health(check="repaired", state="bad", detail="the file was mended: the text is cut off")]
+    shown = render(report)
+    assert shown.count("the text is cut off") == 1
+    assert "a byte order mark was skipped" in shown

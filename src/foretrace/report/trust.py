@@ -91,12 +91,13 @@ def _captured(trace: TraceInfo) -> str:
 def alarms(report: Report, view: View) -> list[Line]:
     """What forbids or limits trust, loud and first; empty when there is nothing."""
     lines: list[Line] = []
-    for check in report.health:
-        if check.state == "ok":
-            continue
+    raised = [check for check in report.health if check.state != "ok"]
+    for check in raised:
         lead = Span("DO NOT TRUST", "bad") if check.state == "bad" else Span("SUSPECT", "suspect")
         lines += _alarm(lead, f"{_words(check.check)}: {check.detail}", view)
     for repair in report.trace.repairs:
+        if any(repair in check.detail for check in raised):
+            continue  # said above, with what it means
         lines += _alarm(Span("REPAIRED", "suspect"), repair, view)
     return [[], *lines] if lines else []
 
