@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from builders import TraceBuilder
 from foretrace import explain
 from foretrace.model.report import Report
 
@@ -153,3 +154,8 @@ def test_findings_carry_evidence_and_fit_a_line(path):
         assert "{" not in finding.title + finding.explanation + (finding.suggestion or "")
         assert finding.evidence or finding.rule == "missing_records"
         assert finding.saving_us is None or 0 < finding.saving_us < found.steps[0].period_us * 2
+
+
+def test_an_empty_recording_has_no_step_of_zero_microseconds():
+    report = explain(TraceBuilder(meta={"traceName": "empty.json"}).trace())
+    assert (report.steps, report.chain, report.verdict.bound) == ([], [], "unknown")

@@ -40,7 +40,6 @@ class Context:
     trace: Trace
     side: SideFile | None = None
     selected: list[int] | None = None  # positions of steps; None: all
-    warnings: list[str] = field(default_factory=list)
     _costs: dict[int, Cost] = field(default_factory=dict)
 
     @cached_property

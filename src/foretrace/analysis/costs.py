@@ -54,8 +54,10 @@ class KernelCosts:
         """Cost of a kernel row."""
         kept = self._kept.get(row)
         if kept is None:
-            for sibling, cost in self._costs(row).items():
-                self._kept[sibling] = replace(_within_64_bits(cost), dtype=self._operand_dtype(cost.op_row))
+            costs = self._costs(row)
+            dtypes = {op: self._operand_dtype(op) for op in {cost.op_row for cost in costs.values()}}
+            for sibling, cost in costs.items():
+                self._kept[sibling] = replace(_within_64_bits(cost), dtype=dtypes[cost.op_row])
             kept = self._kept[row]
         return kept
 

@@ -50,7 +50,6 @@ def explain(trace: Trace | str | Path, *, steps: Sequence[int] | None = None, si
     kernels = kernel_reports(context, costs)
     info = _trace_info(context)
     operators = operator_table(context, costs)
-    chosen = context.steps[representative_step(step_list)].index
     return Report(
         trace=info,
         steps=step_list,
@@ -60,7 +59,7 @@ def explain(trace: Trace | str | Path, *, steps: Sequence[int] | None = None, si
         operators=operators,
         gemms=gemms(context, kernels, costs),
         elementwise=elementwise(kernels),
-        chain=dispatch_chain(context, chosen),
+        chain=dispatch_chain(context, step_list[representative_step(step_list)].index) if step_list else [],
         gaps=gaps,
         findings=find_all(context, costs, step_list, kernels, health, operators),
         verdict=verdict(context, step_list, kernels, health, info.unprofiled, info.has.stacks),
@@ -105,7 +104,7 @@ def _rank(trace: Trace) -> int | None:
 def _warnings(context: Context) -> list[str]:
     """Why some numbers of the report are unknown."""
     trace = context.trace
-    said = list(context.warnings)
+    said: list[str] = []
     if not context.has_gpu:
         said.append("no kernel, copy or memset was recorded: every GPU number is unknown")
     elif not context.datasheets:
@@ -115,7 +114,7 @@ def _warnings(context: Context) -> list[str]:
         said.append("operator shapes were not recorded (record_shapes=True): FLOPs and bytes are unknown")
     if not len(trace.rows(RowKind.CALL)) and context.has_gpu:
         said.append("no API calls were recorded: launches and synchronizations are unknown")
-    if trace.steps[0].row < 0:
+    if len(trace) and trace.steps[0].row < 0:
         said.append("the trace has no profiler steps: the whole of it is reported as one step")
     idle = [span.label for span in context.steps if span.index not in context.working_steps]
     if idle:

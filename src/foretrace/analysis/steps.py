@@ -26,6 +26,8 @@ def step_reports(context: Context) -> tuple[list[Step], list[Gap]]:
     gaps: list[Gap] = []
     budget = CLASSIFIED_GAPS
     for span in context.steps:
+        if not len(context.trace):
+            continue  # an empty recording has no step whose times could be told
         step, found, budget = _report(context, causes, span, budget)
         steps.append(step)
         gaps += found

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from foretrace.analysis.context import Context
-from foretrace.analysis.findings.facts import microseconds, percent
 from foretrace.analysis.health import trusted
 from foretrace.analysis.pace import NEEDED_CHECKS, Pace, pace_of
+from foretrace.analysis.words import microseconds, percent
 from foretrace.knowledge.limits import (
     DOMINANT_SHARE,
     GPU_BOUND_SHARE,

@@ -17,7 +17,6 @@ __all__ = [
     "HOST_ROWS",
     "Call",
     "RowKind",
-    "autograd_function",
     "call_kind",
     "compiled_region",
     "fx_graph",
@@ -221,11 +220,6 @@ def is_compiling(name: str) -> bool:
 def is_backward_root(name: str) -> bool:
     """Whether everything below this CPU row is autograd's backward pass."""
     return name.startswith((_BACKWARD_ROOT, "CompiledFunctionBackward", "torch::autograd::AccumulateGrad"))
-
-
-def autograd_function(name: str) -> str:
-    """``autograd::engine::evaluate_function: MmBackward0`` → ``MmBackward0``."""
-    return name.removeprefix(_BACKWARD_ROOT)
 
 
 @lru_cache(maxsize=4096)

@@ -44,6 +44,7 @@ __all__ = [
     "TINY_COUNT",
     "TINY_KERNEL_US",
     "TINY_SHARE",
+    "UPPER_BOUND_WEIGHT",
     "WAVE_EFFICIENCY",
     "WORTH_GEMM_SHARE",
     "WORTH_SAVING",
@@ -90,6 +91,9 @@ QUEUE_DEPTH = 512
 # Of several kernels of one product operator, the longest does the product when it takes this much of their time
 # (attention's backward: 78 to 95 %, the rest prepares and converts).
 MAIN_KERNEL_SHARE = 0.7
+
+# An upper bound is won in part at best: in the order of findings it weighs this much of a saving that was measured.
+UPPER_BOUND_WEIGHT = 0.5
 
 # Kinds whose FLOPs decide, and kinds that only move bytes.
 COMPUTE_KINDS = frozenset({"gemm", "attention", "convolution"})

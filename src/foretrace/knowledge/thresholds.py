@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
-    "ARGS_UNREADABLE",
     "CROSSING",
     "DRIVES_DEVICE",
     "DRIVES_DEVICE_BY_TIME",
@@ -75,7 +74,6 @@ DRIVES_DEVICE_BY_TIME = 0.75
 
 # Rows without usable time, or with unreadable args, as a share of all rows.
 TIMELESS = Limit(suspect=0.0, bad=0.05)
-ARGS_UNREADABLE = Limit(suspect=0.0, bad=0.05)
 
 # A start of exactly zero is a missing time when the recording itself begins later than this (1 s): recordings whose
 # clock starts at zero hold other rows within the first second.

@@ -34,6 +34,7 @@ from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import pace
 from foretrace.analysis.health import trusted
 from foretrace.analysis.pace import NEEDED_CHECKS
+from foretrace.knowledge.limits import UPPER_BOUND_WEIGHT
 from foretrace.model.report import Finding, Health, Kernel, Operator, Step
 
 __all__ = ["DETECTORS", "find_all"]
@@ -67,7 +68,6 @@ DETECTORS: list[Detector] = [
 ]
 
 _ORDER = {"warning": 0, "note": 1, "info": 2}
-_UPPER_BOUND_WEIGHT = 0.5
 
 
 def find_all(
@@ -87,11 +87,11 @@ def find_all(
     found = [finding for detector in DETECTORS for finding in detector(facts)]
     if not trusted(health, *NEEDED_CHECKS):
         found = [finding for finding in found if finding.saving_us is None]
-    known = pace(facts)
+    known = facts.once(pace)
     cpu_bound = known is not None and known.setter == "cpu"
 
     def place(finding: Finding) -> tuple[float | int | str, ...]:
-        saving = (finding.saving_us or 0.0) * (_UPPER_BOUND_WEIGHT if finding.upper_bound else 1.0)
+        saving = (finding.saving_us or 0.0) * (UPPER_BOUND_WEIGHT if finding.upper_bound else 1.0)
         held_up = cpu_bound and finding.severity == "warning"
         return (not held_up, -saving, _ORDER[finding.severity], finding.rule, finding.title)
 

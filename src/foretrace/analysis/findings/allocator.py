@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from foretrace.analysis.findings.facts import Facts, microseconds
+from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import calls_in_steps, listed, operator_around, per, times
+from foretrace.analysis.words import microseconds
 from foretrace.knowledge.kineto import Call, step_number
 from foretrace.model.report import Finding
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from foretrace.analysis.findings.dataflow import Work, infer
-from foretrace.analysis.findings.facts import Facts, megabytes
+from foretrace.analysis.findings.facts import Facts
+from foretrace.analysis.words import megabytes
 from foretrace.model.report import Finding
 
 __all__ = ["Attention", "attentions", "find", "inner_works"]

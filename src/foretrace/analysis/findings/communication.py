@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretrace.analysis import intervals
-from foretrace.analysis.findings.facts import Facts, microseconds
+from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import listed, per
+from foretrace.analysis.words import microseconds
 from foretrace.knowledge.limits import LEAST_IDLE_US
 from foretrace.knowledge.rules_timeline import MESSAGE_KEYS, WAITS_FOR_RANKS, WAITS_UNKNOWN
 from foretrace.model.report import Finding

@@ -8,8 +8,9 @@ from statistics import median
 
 import numpy as np
 
-from foretrace.analysis.findings.facts import Facts, microseconds
+from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import often, per, selected, times
+from foretrace.analysis.words import microseconds
 from foretrace.knowledge.kineto import COMPILE_WRAPPERS, RowKind, compiled_region, fx_graph, is_compiling
 from foretrace.model.report import Finding
 

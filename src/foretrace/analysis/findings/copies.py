@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from foretrace.analysis.findings.facts import Facts, megabytes
+from foretrace.analysis.findings.facts import Facts
+from foretrace.analysis.words import megabytes
 from foretrace.knowledge.copying import (
     DDP_BUCKET_COPY,
     direction,

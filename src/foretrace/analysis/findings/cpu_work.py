@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from foretrace.analysis import intervals
-from foretrace.analysis.findings.facts import Facts, megabytes, microseconds
+from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import listed, per, steps_annotated
 from foretrace.analysis.steps import period_end
+from foretrace.analysis.words import megabytes, microseconds
 from foretrace.knowledge.kineto import RowKind, fx_graph, is_data_loading
 from foretrace.knowledge.limits import (
     CPU_CALL_BYTES,

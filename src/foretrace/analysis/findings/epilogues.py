@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from foretrace.analysis.findings.claims import claimed, lost
 from foretrace.analysis.findings.dataflow import Work, infer
-from foretrace.analysis.findings.facts import Facts, breakdown, megabytes
+from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.round_trips import Chain, build, label, measure, title_of
+from foretrace.analysis.words import breakdown, megabytes
 from foretrace.knowledge.limits import LEAST_ROUND_TRIP
 from foretrace.model.report import Finding
 

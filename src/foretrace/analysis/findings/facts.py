@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 from foretrace.analysis.context import Context
 from foretrace.analysis.costs import KernelCosts
+from foretrace.analysis.words import microseconds
 from foretrace.knowledge.kineto import RowKind, source_line
-from foretrace.knowledge.limits import LEAST_SAVING_US, SHOWN_KINDS, WORTH_SAVING
+from foretrace.knowledge.limits import LEAST_SAVING_US, WORTH_SAVING
 from foretrace.knowledge.rules import RULES
 from foretrace.model.report import Evidence, Finding, Health, Kernel, Operator, Step
 
-__all__ = ["Facts", "breakdown", "gigabytes_per_second", "megabytes", "microseconds", "percent"]
+__all__ = ["Facts"]
 
 T = TypeVar("T")
 
@@ -145,39 +146,3 @@ def _is_library(file: str) -> bool:
     return (
         file.startswith(("torch/", "<")) or "site-packages" in file or "dist-packages" in file or "/lib/python" in file
     )
-
-
-def breakdown(parts: Sequence[tuple[str, float]]) -> str:
-    """``a 24 µs, b 14 µs, the other 3 together 2.1 µs``: named times (µs), most first."""
-    shown = [f"{name} {microseconds(us)}" for name, us in parts[:SHOWN_KINDS]]
-    rest = parts[SHOWN_KINDS:]
-    if len(rest) == 1:
-        shown.append(f"{rest[0][0]} {microseconds(rest[0][1])}")
-    elif rest:
-        shown.append(f"the other {len(rest)} together {microseconds(sum(us for _, us in rest))}")
-    return ", ".join(shown)
-
-
-def megabytes(size: float) -> str:
-    """Bytes in words: ``101 MB``, ``1.51 GB``, ``4 B`` (powers of ten)."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= factor:
-            return f"{size / factor:.3g} {unit}"
-    return f"{size:.0f} B"
-
-
-def microseconds(value: float) -> str:
-    """Microseconds in words: ``27.6 µs``, ``1.2 ms``, ``13.3 s``."""
-    if value >= 1e6:
-        return f"{value / 1e6:.3g} s"
-    return f"{value / 1000:.3g} ms" if value >= 1000 else f"{value:.3g} µs"
-
-
-def percent(share: float) -> str:
-    """A share 0..1 in words; small ones keep a digit that is not zero: ``53%``, ``2.3%``, ``0.2%``."""
-    return f"{share:.0%}" if share >= 0.1 or not share else f"{100 * share:.2g}%"
-
-
-def gigabytes_per_second(rate: float) -> str:
-    """GB/s in words: ``3.65 TB/s``, ``812 GB/s``."""
-    return f"{rate / 1000:.3g} TB/s" if rate >= 1000 else f"{rate:.3g} GB/s"

@@ -8,8 +8,9 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from foretrace.analysis.findings.facts import Facts, microseconds
+from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import listed, steps_annotated, times
+from foretrace.analysis.words import microseconds
 from foretrace.knowledge.blocking import is_lazy_loading
 from foretrace.knowledge.kineto import Call, RowKind, is_compiling, step_number
 from foretrace.knowledge.limits import COLD_STEP_RATIO, NAMED_TIME_SHARE, SAME_STEP, SAME_TIME

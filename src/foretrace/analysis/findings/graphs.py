@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from foretrace.analysis.findings.facts import Facts, microseconds
+from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import calls_in_steps, often
+from foretrace.analysis.words import microseconds
 from foretrace.knowledge.kineto import Call, RowKind
 from foretrace.model.report import Finding
 

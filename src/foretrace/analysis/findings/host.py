@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from foretrace.analysis.findings.facts import Facts, microseconds
+from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.health import trusted
 from foretrace.analysis.pace import NEEDED_CHECKS, Pace, pace_of
+from foretrace.analysis.words import microseconds
 from foretrace.knowledge.kineto import Call, RowKind, fx_graph
 
 __all__ = [

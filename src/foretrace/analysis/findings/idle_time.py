@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from foretrace.analysis.findings.facts import Facts, microseconds
+from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import listed, pace, per, steps_annotated
 from foretrace.analysis.idle import BETWEEN_STEPS, OUTSIDE, IdleCauses
 from foretrace.analysis.pace import Pace
 from foretrace.analysis.steps import gaps_within, period_end
+from foretrace.analysis.words import microseconds
 from foretrace.knowledge.kineto import RowKind, is_data_loading
 from foretrace.knowledge.limits import IDLE_SHARE, LARGE_GAP_SHARE
 from foretrace.knowledge.rules_timeline import STARVED_PROVEN, STARVED_TIMED
@@ -23,7 +24,7 @@ __all__ = ["find"]
 
 def find(facts: Facts) -> Iterable[Finding]:
     """Findings about idle time, at most one of each rule."""
-    known = pace(facts)
+    known = facts.once(pace)
     if known is None:
         return
     yield from _starved(facts, known)

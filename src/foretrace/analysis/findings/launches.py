@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretrace.analysis import intervals
-from foretrace.analysis.findings.facts import Facts, microseconds
+from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import calls_in_steps, listed, times
+from foretrace.analysis.words import microseconds
 from foretrace.knowledge.kineto import Call, RowKind
 from foretrace.knowledge.limits import LAUNCH_BUSY_SHARE, LAUNCH_IDLE_SHARE, LONG_LAUNCH_US, QUEUE_DEPTH
 from foretrace.model.report import Finding

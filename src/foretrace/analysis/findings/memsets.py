@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from foretrace.analysis.findings.facts import Facts, megabytes
+from foretrace.analysis.findings.facts import Facts
+from foretrace.analysis.words import megabytes
 from foretrace.knowledge.kineto import RowKind
 from foretrace.knowledge.results import is_fill
 from foretrace.knowledge.rules_kernels import MEMSET_ORIGIN

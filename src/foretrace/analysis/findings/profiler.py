@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from statistics import median
 
-from foretrace.analysis.findings.facts import Facts, microseconds
+from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import pace
+from foretrace.analysis.words import microseconds
 from foretrace.knowledge.blocking import is_lazy_loading
 from foretrace.knowledge.kineto import RowKind, is_profiler_artifact
 from foretrace.knowledge.limits import CPU_PROFILE_FACTOR
@@ -68,7 +69,7 @@ def _overhead(facts: Facts) -> Iterable[Finding]:
     if not facts.context.has_gpu:
         yield from _cpu_overhead(facts)
         return
-    known = pace(facts)
+    known = facts.once(pace)
     if known is None or known.unprofiled_us is None:
         return
     factor = known.period_us / known.unprofiled_us

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from foretrace.analysis.findings.claims import claimed
 from foretrace.analysis.findings.dataflow import Work, chains, infer
-from foretrace.analysis.findings.facts import Facts, breakdown, gigabytes_per_second, megabytes
+from foretrace.analysis.findings.facts import Facts
+from foretrace.analysis.words import breakdown, gigabytes_per_second, megabytes
 from foretrace.knowledge.limits import LEAST_ROUND_TRIP
 from foretrace.model.report import Finding
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from foretrace.analysis.findings.facts import Facts, microseconds
+from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import often, operator_around, pace, per, short, steps_annotated
 from foretrace.analysis.steps import period_end
+from foretrace.analysis.words import microseconds
 from foretrace.knowledge.blocking import is_communication_owner
 from foretrace.knowledge.kineto import Call, RowKind, memcpy_direction, source_line, step_number
 from foretrace.knowledge.limits import LEAST_IDLE_US, NAMED_PLACES
@@ -166,7 +167,7 @@ def _finding(facts: Facts, places: list[_Place]) -> Finding:
         rule = "synchronization_free"
     elif all(place.ends_step for place in places):
         rule = "synchronization_end"
-    known = pace(facts)
+    known = facts.once(pace)
     saving = None
     # Without steps start-up cannot be told from what repeats, and with an untrusted trace idle time means nothing.
     if rule in ("synchronization", "synchronization_end") and known is not None and steps_annotated(facts):
