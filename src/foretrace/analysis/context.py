@@ -14,7 +14,6 @@ from foretrace.analysis.attribution import Attribution, attribute, rows_by_step
 from foretrace.analysis.blocking import blocking_calls, profiler_syncs
 from foretrace.errors import InputError
 from foretrace.knowledge import gpus
-from foretrace.knowledge.costs import Cost
 from foretrace.knowledge.gpus import Gpu
 from foretrace.knowledge.kernels import Decoded, decode
 from foretrace.knowledge.kineto import RowKind
@@ -40,7 +39,7 @@ class Context:
     trace: Trace
     side: SideFile | None = None
     selected: list[int] | None = None  # positions of steps; None: all
-    _costs: dict[int, Cost] = field(default_factory=dict)
+    _paths: dict[int, tuple[str, ...]] = field(default_factory=dict, init=False)
 
     @cached_property
     def attribution(self) -> Attribution:
@@ -220,10 +219,6 @@ class Context:
                 path = (*path, self.trace.name(inner))
             kept[inner] = path
         return path
-
-    @cached_property
-    def _paths(self) -> dict[int, tuple[str, ...]]:
-        return {}
 
     @cached_property
     def _named_rows(self) -> set[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from math import prod
@@ -41,14 +41,8 @@ class KernelCosts:
     """Costs of kernels by row, computed on demand and kept."""
 
     context: Context
-
-    @cached_property
-    def _kept(self) -> dict[int, KernelCost]:
-        return {}
-
-    @cached_property
-    def _by_operands(self) -> dict[tuple[str, bytes], Cost]:
-        return {}
+    _kept: dict[int, KernelCost] = field(default_factory=dict, init=False)
+    _by_operands: dict[tuple[str, bytes], Cost] = field(default_factory=dict, init=False)
 
     def of(self, row: int) -> KernelCost:
         """Cost of a kernel row."""
@@ -76,7 +70,7 @@ class KernelCosts:
         cost = self.of_operator(op)
         if cost.flops is None and cost.bytes is None:
             for up in islice(self.context.trace.forest.ancestors(op), _LOOK_UP):
-                if self.context.trace.kind[up] != RowKind.OPERATOR or self._kernels_below(up) != siblings:
+                if self.context.trace.kind[up] != RowKind.OPERATOR or self._below.get(up) != siblings:
                     break
                 above = self.of_operator(up)
                 if above.flops is not None or above.bytes is not None:
@@ -165,18 +159,15 @@ class KernelCosts:
 
     @cached_property
     def _below(self) -> dict[int, list[int]]:
-        return {}
-
-    def _kernels_below(self, op: int) -> list[int]:
-        """Kernel rows launched anywhere below an operator, in the order ``kernels_of_op`` keeps."""
-        if not self._below:
-            forest = self.context.trace.forest
-            for inner, rows in self.context.kernels_of_op.items():
-                for up in [inner, *forest.ancestors(inner)]:
-                    self._below.setdefault(up, []).extend(rows)
-            for rows in self._below.values():
-                rows.sort()
-        return self._below.get(op, [])
+        """Row → kernel rows launched anywhere below it, in the order ``kernels_of_op`` keeps."""
+        below: dict[int, list[int]] = {}
+        forest = self.context.trace.forest
+        for inner, rows in self.context.kernels_of_op.items():
+            for up in [inner, *forest.ancestors(inner)]:
+                below.setdefault(up, []).extend(rows)
+        for rows in below.values():
+            rows.sort()
+        return below
 
 
 def _within_64_bits(cost: KernelCost) -> KernelCost:

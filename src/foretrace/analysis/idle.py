@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 
@@ -39,6 +39,7 @@ class IdleCauses:
     """Answers ``explain(start, end)`` for stretches without GPU work (ns, half open)."""
 
     context: Context
+    _kept_inside: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict, init=False)
 
     def split(self, start: int, end: int) -> list[tuple[int, int]]:
         """The gap in one piece, or in two where the next kernel was launched long before it started.
@@ -149,13 +150,9 @@ class IdleCauses:
         """The children of a row and their starts; many gaps fall into one row, so both are kept."""
         found = self._kept_inside.get(row)
         if found is None:
-            rows = self._children.get(row, [])
+            rows = self.context.trace.forest.children().get(row, [])
             found = self._kept_inside[row] = (rows, self.context.trace.start[rows].tolist())
         return found
-
-    @cached_property
-    def _kept_inside(self) -> dict[int, tuple[list[int], list[int]]]:
-        return {}
 
     def _blocking_call(self, lane: int, start: int, end: int) -> int:
         """A synchronizing call that was waiting when the GPU ran dry and returned before ``end`` (-1: none)."""
@@ -222,15 +219,11 @@ class IdleCauses:
         return {}
 
     @cached_property
-    def _children(self) -> dict[int, list[int]]:
-        return self.context.trace.forest.children()
-
-    @cached_property
     def _roots(self) -> dict[int, tuple[list[int], list[int]]]:
         """Thread → its root rows and their starts."""
         trace = self.context.trace
         table: dict[int, tuple[list[int], list[int]]] = {}
-        for row in self._children.get(-1, []):
+        for row in self.context.trace.forest.children().get(-1, []):
             rows, starts = table.setdefault(int(trace.lane[row]), ([], []))
             rows.append(row)
             starts.append(int(trace.start[row]))
