@@ -3,9 +3,9 @@
     python benchmarks/predictor/sweep.py --output DIRECTORY
 
 writes ``sweep_NN.trace.json.gz`` (what the profiler saw) and ``sweep_NN.points.json`` (what was asked, in order).
-Each point is recorded as: a copy of 128 MB that empties the L2 cache, then the operator three times. The first call
-finds its operands in memory, the others find what fits in the cache. The copy also separates the points in the
-trace, so that no operator rows are needed and the recording stays small.
+Each point is recorded as: a copy of 128 MB, which separates the points in the trace; a sum over 128 MB, which leaves
+the L2 cache full of lines that need not be written back; then the operator three times. The first call finds its
+operands in memory, the others find what fits in the cache. No operator rows are recorded, so the files stay small.
 
 Inputs are random; every point is called twice before the profiler is on, so that no kernel is loaded inside the
 recording. A call that takes long is preceded by a pause, so that the power limit does not slow the clock.
@@ -27,7 +27,7 @@ import torch
 from torch.nn import functional
 
 CALLS = 3
-CHUNK = 500
+CHUNK = 1500
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 ROWS = [1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 100, 112, 128, 144, 160, 192, 200, 224, 256]
@@ -38,26 +38,41 @@ WIDTHS += [3072, 3200, 3584, 4096, 4608, 5120, 5504, 5632, 6144, 6912, 7168, 819
 WIDE = [32, 64, 96, 128, 192, 256, 320, 384, 9216, 10240, 11008, 12288, 13824, 14336, 16384, 22016, 28672, 32000]
 
 
-def gemm_points(seed: int) -> list[dict[str, Any]]:
-    """Sizes of products: log-uniform over rows, widths of real models, three layouts, with and without bias."""
+# Element type → share of the points, most FLOPs of one product (a step of a second is nobody's).
+PLAN = {"bf16": (0.62, 3.0e12), "fp32": (0.33, 4.0e11), "fp16": (0.05, 1.0e12)}
+LAYOUTS = (("TN", False), ("TN", False), ("NN", False), ("NN", False), ("NT", False), ("NT", False), ("TN", True))
+
+
+def gemm_points(seed: int, count: int) -> list[dict[str, Any]]:
+    """Sizes of products: rows log-uniform, widths of real models, in the layouts of forward and backward.
+
+    One point in twenty has a width that is no multiple of eight, and one in twenty is a batch of products.
+    """
     rng = random.Random(seed)
-    points = []
+
+    def rows() -> int:
+        return rng.choice(ROWS) if rng.random() < 0.6 else int(2 ** rng.uniform(0, 15))
 
     def width() -> int:
-        return rng.choice(WIDTHS) if rng.random() < 0.8 else rng.choice(WIDE)
+        return rng.choice(WIDTHS) if rng.random() < 0.85 else rng.choice(WIDE)
 
-    plan = [("bf16", 3200, 3.0e12), ("fp32", 1000, 4.0e11), ("fp16", 120, 1.0e12)]
-    for dtype, count, most in plan:
-        for layout, bias, share in (("TN", False, 1.0), ("NN", False, 0.8), ("NT", False, 0.8), ("TN", True, 0.45)):
-            made = 0
-            while made < count * share / 3 * 2:
-                rows, a, b = rng.choice(ROWS), width(), width()
-                m, n, k = (a, b, rows) if layout == "NT" else (rows, a, b)
-                if 2.0 * m * n * k > most:
-                    continue
-                points.append({"op": "gemm", "dtype": dtype, "layout": layout, "bias": bias, "m": m, "n": n, "k": k})
-                made += 1
-    rng.shuffle(points)
+    points: list[dict[str, Any]] = []
+    while len(points) < count:
+        dtype = rng.choices(list(PLAN), [share for share, _ in PLAN.values()])[0]
+        layout, bias = rng.choice(LAYOUTS)
+        tokens, a, b = rows(), width(), width()
+        batch = 1
+        special = rng.random()
+        if special < 0.05:
+            a = rng.choice((a + rng.randrange(1, 8), 50257, 333, 1001))
+        elif special < 0.1 and not bias:
+            batch, tokens = rng.choice((2, 4, 8, 12, 16, 32, 64, 128)), min(tokens, 4096)
+            a, b = (rng.choice((64, 128, 256, 512, 1024, 2048)) for _ in range(2))
+        m, n, k = (a, b, tokens) if layout == "NT" else (tokens, a, b)
+        sizes = (m * k * batch, k * n * batch, m * n * batch)
+        if 2.0 * m * n * k * batch <= PLAN[dtype][1] and max(sizes) < 1 << 30:
+            point = {"op": "gemm", "dtype": dtype, "layout": layout, "bias": bias, "m": m, "n": n, "k": k}
+            points.append(point if batch == 1 else {**point, "batch": batch})
     return points
 
 
@@ -112,12 +127,15 @@ class Pool:
 
 def gemm_call(pool: Pool, p: dict[str, Any]) -> Callable[[], Any]:
     m, n, k, dtype = p["m"], p["n"], p["k"], p["dtype"]
-    first, second = (pool.take(dtype, m, k, which=0), pool.take(dtype, k, n, which=1))
-    out = pool.take(dtype, m, n, which=2)
+    batch = (p["batch"],) if "batch" in p else ()
+    first, second = pool.take(dtype, *batch, m, k, which=0), pool.take(dtype, *batch, k, n, which=1)
+    out = pool.take(dtype, *batch, m, n, which=2)
     if p["layout"] == "TN":
-        second = pool.take(dtype, n, k, which=1).t()
+        second = pool.take(dtype, *batch, n, k, which=1).mT
     elif p["layout"] == "NT":
-        first = pool.take(dtype, k, m, which=0).t()
+        first = pool.take(dtype, *batch, k, m, which=0).mT
+    if batch:
+        return lambda: torch.bmm(first, second, out=out)
     if p["bias"]:
         bias = pool.take(dtype, n, which=3)
         return lambda: torch.addmm(bias, first, second, out=out)
@@ -195,6 +213,7 @@ def memory_call(pool: Pool, p: dict[str, Any]) -> Callable[[], Any]:
 def record(points: list[dict[str, Any]], pool: Pool, path: Path) -> None:
     """Record the points in order; those that this torch cannot run are left out and said so."""
     source, target = (torch.empty(128 << 20, dtype=torch.uint8, device="cuda") for _ in range(2))
+    numbers = source.view(torch.float32).normal_()
     kept: list[tuple[dict[str, Any], Callable[[], Any], float]] = []
     for point in points:
         try:
@@ -213,6 +232,7 @@ def record(points: list[dict[str, Any]], pool: Pool, path: Path) -> None:
                 torch.cuda.synchronize()
                 time.sleep(min(0.04, 12 * seconds))
             target.copy_(source)
+            numbers.sum()
             for _ in range(CALLS):
                 call()
         target.copy_(source)
@@ -229,12 +249,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=20261)
+    parser.add_argument("--products", type=int, default=9000, help="how many matrix products to record")
+    parser.add_argument("--only-products", action="store_true", help="leave the memory-bound operators out")
     parser.add_argument("--budget-s", type=float, default=480.0, help="stop after this many seconds")
     args = parser.parse_args()
     args.output.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     pool = Pool()
-    memory, products = memory_points(), gemm_points(args.seed)
+    memory = [] if args.only_products else memory_points()
+    products = gemm_points(args.seed, args.products)
     chunks = [memory[i : i + CHUNK] for i in range(0, len(memory), CHUNK)]
     chunks += [products[i : i + CHUNK] for i in range(0, len(products), CHUNK)]
     for number, chunk in enumerate(chunks):

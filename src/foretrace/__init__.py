@@ -17,9 +17,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from foretrace.version import __version__
+
 if TYPE_CHECKING:
     from foretrace.analysis import explain
     from foretrace.capture import profile
+    from foretrace.comparison import compare
     from foretrace.errors import (
         CaptureError,
         ForetraceError,
@@ -27,35 +30,50 @@ if TYPE_CHECKING:
         MissingExtraError,
         TraceReadError,
     )
+    from foretrace.model.expectations import Checked, Expectation
     from foretrace.model.report import Report
+    from foretrace.prediction.expect import check, expect
+    from foretrace.prediction.predict import Prediction, predict
     from foretrace.trace import Trace, load
-
-__version__ = "0.1.0"
 
 __all__ = [
     "CaptureError",
+    "Checked",
+    "Expectation",
     "ForetraceError",
     "InputError",
     "MissingExtraError",
+    "Prediction",
     "Report",
     "Trace",
     "TraceReadError",
     "__version__",
+    "check",
+    "compare",
+    "expect",
     "explain",
     "load",
+    "predict",
     "profile",
 ]
 
 _HOME = {
     "CaptureError": "foretrace.errors",
+    "Checked": "foretrace.model.expectations",
+    "Expectation": "foretrace.model.expectations",
     "ForetraceError": "foretrace.errors",
     "InputError": "foretrace.errors",
     "MissingExtraError": "foretrace.errors",
+    "Prediction": "foretrace.prediction.predict",
     "Report": "foretrace.model.report",
     "Trace": "foretrace.trace",
     "TraceReadError": "foretrace.errors",
+    "check": "foretrace.prediction.expect",
+    "compare": "foretrace.comparison",
+    "expect": "foretrace.prediction.expect",
     "explain": "foretrace.analysis",
     "load": "foretrace.trace",
+    "predict": "foretrace.prediction.predict",
     "profile": "foretrace.capture",
 }
 

@@ -20,6 +20,7 @@ from foretrace.capture.runner import Outcome, Request
 from foretrace.capture.script import ScriptOutcome
 from foretrace.capture.workloads import WORKLOADS
 from foretrace.cli import main, run
+from foretrace.cli.subject import SIZES
 from foretrace.errors import CaptureError, InputError
 from foretrace.model.sidefile import SideFile
 
@@ -94,14 +95,14 @@ def test_what_follows_two_dashes_is_the_script_s() -> None:
 
 
 def test_the_help_says_of_each_size_what_it_is_and_whose() -> None:
-    assert set(run._SIZES) == {name for workload in WORKLOADS.values() for name in workload.defaults}
-    for name, help_text in run._SIZES.items():
+    assert set(SIZES) == {name for workload in WORKLOADS.values() for name in workload.defaults}
+    for name, help_text in SIZES.items():
         for workload in WORKLOADS.values():
             assert (f"of {workload.name}:" in help_text) == (name in workload.defaults)
             if name in workload.defaults:
                 part = help_text.partition(f"of {workload.name}:")[2].partition("; of ")[0]
                 assert f"({workload.defaults[name]}" in part
-    assert len(set(run._SIZES.values())) == len(run._SIZES)
+    assert len(set(SIZES.values())) == len(SIZES)
 
 
 # ---- names ----

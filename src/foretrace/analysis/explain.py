@@ -17,6 +17,7 @@ from foretrace.analysis.operators import operator_table
 from foretrace.analysis.steps import step_reports
 from foretrace.analysis.verdict import verdict
 from foretrace.knowledge.kineto import RowKind
+from foretrace.model.prediction import read_prediction
 from foretrace.model.report import Has, Report, Timing, TraceInfo
 from foretrace.model.sidefile import SideFile
 from foretrace.trace.load import load
@@ -65,6 +66,7 @@ def explain(trace: Trace | str | Path, *, steps: Sequence[int] | None = None, si
         verdict=verdict(context, step_list, kernels, health, info.unprofiled, info.has.stacks),
         coverage=coverage(context, kernels),
         health=health,
+        prediction=read_prediction(trace.meta),
     )
 
 
@@ -91,6 +93,7 @@ def _trace_info(context: Context) -> TraceInfo:
             graphs=bool(trace.links.graph.any()),
         ),
         rank=_rank(trace),
+        predicted=trace.predicted,
         unprofiled=timing,
     )
 

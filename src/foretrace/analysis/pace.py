@@ -50,7 +50,9 @@ class Pace:
         period_us: a profiled step.
         share: part of the profiled steps in which the GPU worked, or had been given work for, 0..1.
         unprofiled_us: a step without the profiler; None when it was not timed.
-        inflation: how many times longer profiling is taken to make CPU time at most.
+        inflation: how many times longer profiling is taken to make CPU time at most; 1 in a predicted trace.
+        cpu_us: the CPU time to dispatch a step, of a predicted trace, where ``period_us`` is the longer of this and
+            the GPU work; None in a recording.
     """
 
     setter: Literal["cpu", "gpu", "both", "unknown"]
@@ -60,6 +62,12 @@ class Pace:
     share: float
     unprofiled_us: float | None
     inflation: float
+    cpu_us: float | None = None
+
+    @property
+    def predicted(self) -> bool:
+        """Whether all of this is a model's, not a recording's."""
+        return self.cpu_us is not None
 
     @property
     def real_idle_us(self) -> float | None:
@@ -77,12 +85,14 @@ class Pace:
         return idle_us * min(1.0, real / self.idle_us)
 
 
-def pace_of(steps: list[Step], unprofiled_us: float | None, stacks: bool) -> Pace | None:
-    """Weigh the steps; None without GPU work in them."""
+def pace_of(steps: list[Step], unprofiled_us: float | None, stacks: bool, predicted: bool = False) -> Pace | None:
+    """Weigh the steps; None without GPU work in them. No profiler lengthens the steps of a ``predicted`` trace."""
     timed = [s for s in steps if s.gpu_busy_us and s.gpu_idle_us is not None and s.period_us > 0]
     if not timed:
         return None
     busy = median(s.gpu_busy_us or 0.0 for s in timed)
+    if predicted:
+        return _predicted_pace(timed, busy)
     total = sum(s.period_us for s in timed)
     # A step may launch work that runs after it (the GPU is behind): then what it launched says more than its period.
     launched = sum(s.gpu_busy_us or 0.0 for s in timed)
@@ -104,4 +114,24 @@ def pace_of(steps: list[Step], unprofiled_us: float | None, stacks: bool) -> Pac
         share=share,
         unprofiled_us=unprofiled_us,
         inflation=inflation,
+    )
+
+
+def _predicted_pace(timed: list[Step], busy: float) -> Pace:
+    """A predicted step stands alone and begins with an idle GPU; in a loop the CPU runs ahead as far as it can.
+
+    The slower of the two then sets the pace, so the step's CPU time and its GPU work are held against each other.
+    """
+    cpu = median(s.wall_us for s in timed)
+    period = max(cpu, busy)
+    share = busy / period
+    return Pace(
+        setter="cpu" if share < OVERHEAD_SHARE else "both" if share < GPU_BOUND_SHARE else "gpu",
+        busy_us=busy,
+        idle_us=period - busy,
+        period_us=period,
+        share=share,
+        unprofiled_us=None,
+        inflation=1.0,
+        cpu_us=cpu,
     )

@@ -11,7 +11,7 @@ from foretrace.knowledge.kernels import Decoded
 from foretrace.knowledge.limits import COMPUTE_KINDS, LATENCY_SHARE, LATENCY_US
 from foretrace.model.report import KernelBound
 
-__all__ = ["Roofline", "place"]
+__all__ = ["Roofline", "arithmetic_peak", "bound_of", "place"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def place(context: Context, row: int, decoded: Decoded, cost: KernelCost) -> Roo
     sheet = context.datasheet(row)
     if sheet is None:
         return Roofline("unknown", tflops, gbps, None, None, False)
-    rate = _arithmetic_peak(sheet, decoded, cost)
+    rate = arithmetic_peak(sheet, decoded, cost.dtype)
     compute_us = cost.flops / rate[0] / 1e6 if cost.flops and rate else None
     memory_us = cost.bytes / sheet.memory_bandwidth_gbps / 1e3 if cost.bytes else None
     duration_us = seconds * 1e6
@@ -50,15 +50,9 @@ def place(context: Context, row: int, decoded: Decoded, cost: KernelCost) -> Roo
     if cost.flops and rate is None and decoded.kind in COMPUTE_KINDS:
         return Roofline("unknown", tflops, gbps, None, None, False)
     by_compute = (compute_us or 0.0) >= (memory_us or 0.0)
-    floor = max(compute_us or 0.0, memory_us or 0.0)
-    share = floor / duration_us
-    bound: KernelBound
-    if by_compute and rate is not None:
-        peak, bound = rate[1], "compute"
-    else:
-        peak, bound = f"memory bandwidth, {sheet.name} datasheet", "memory"
-    if duration_us < LATENCY_US and share < LATENCY_SHARE:
-        bound = "latency"
+    share = max(compute_us or 0.0, memory_us or 0.0) / duration_us
+    bound = bound_of(compute_us, memory_us, duration_us)
+    peak = rate[1] if by_compute and rate is not None else f"memory bandwidth, {sheet.name} datasheet"
     # Above 100 %: bytes came from the caches. For FLOPs it means that the count or the peak is wrong: say nothing.
     beyond = share > 1.0
     if beyond and by_compute:
@@ -73,12 +67,25 @@ def place(context: Context, row: int, decoded: Decoded, cost: KernelCost) -> Roo
     )
 
 
-def _arithmetic_peak(sheet: Gpu, decoded: Decoded, cost: KernelCost) -> tuple[float, str] | None:
-    """The arithmetic rate of the units a kernel uses, from its name first, then from its operands."""
+def bound_of(compute_us: float | None, memory_us: float | None, duration_us: float) -> KernelBound:
+    """What bounds a kernel of ``duration_us``: the larger of its two floors, or latency where it is far above both."""
+    if compute_us is None and memory_us is None:
+        return "unknown"
+    floor = max(compute_us or 0.0, memory_us or 0.0)
+    if duration_us < LATENCY_US and floor < LATENCY_SHARE * duration_us:
+        return "latency"
+    return "compute" if compute_us is not None and compute_us >= (memory_us or 0.0) else "memory"
+
+
+def arithmetic_peak(sheet: Gpu, decoded: Decoded, operands: str | None) -> tuple[float, str] | None:
+    """The arithmetic rate of the units a kernel uses, from its name first, then from the type of its operands.
+
+    TFLOP/s and the rate's name; None where neither tells, or the datasheet has no such rate.
+    """
     dtype = decoded.decoded.get("dtype") or decoded.decoded.get("a_dtype")
     if not isinstance(dtype, str):
         # The operands say it too, except for fp32, which may run as TF32 or on the plain units.
-        dtype = cost.dtype if cost.dtype not in ("fp32", "fp64") else None
+        dtype = operands if operands not in ("fp32", "fp64") else None
     if not isinstance(dtype, str):
         return None
     # 16-bit and narrower products run on matrix units wherever there are any; fp32 and fp64 only if the name says so.

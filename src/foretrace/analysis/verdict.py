@@ -30,7 +30,7 @@ def verdict(
     bad = [h.detail for h in health if h.state == "bad" and h.check in NEEDED_CHECKS]
     if not trusted(health, *NEEDED_CHECKS):
         return Verdict(bound="unknown", because=["the trace cannot be trusted: " + reason for reason in bad])
-    pace = pace_of(steps, unprofiled.median_us if unprofiled else None, stacks)
+    pace = pace_of(steps, unprofiled.median_us if unprofiled else None, stacks, context.trace.predicted)
     if pace is None:
         return Verdict(bound="unknown", because=["no GPU work was launched inside the steps"])
     nature, nature_reason = _nature(kernels)
@@ -41,6 +41,9 @@ def verdict(
     if pace.setter == "both":
         why = "neither the CPU nor the GPU alone sets the pace"
         return Verdict(bound="mixed", because=[said, why, nature_reason])
+    if pace.predicted:
+        why = "launch-bound at this size: the CPU needs longer to dispatch the step than the GPU to run it"
+        return Verdict(bound="overhead", because=[said, why])
     if pace.unprofiled_us is not None:
         return Verdict(bound="overhead", because=[said, "the GPU waits for the CPU even without the profiler"])
     if not annotated:
@@ -71,6 +74,10 @@ def verdict(
 def _busy(pace: Pace, annotated: bool, steps: int) -> str:
     """How busy the GPU was, by the better of the two timings."""
     busy, period = microseconds(pace.busy_us), microseconds(pace.period_us)
+    if pace.cpu_us is not None:
+        return (
+            f"predicted, not measured: {busy} of GPU work a step, {microseconds(pace.cpu_us)} to dispatch it on the CPU"
+        )
     if pace.unprofiled_us is not None:
         share = min(1.0, pace.busy_us / pace.unprofiled_us)
         real = microseconds(pace.unprofiled_us)

@@ -11,7 +11,19 @@ from typing import Any
 from foretrace.capture.workloads import Program
 from foretrace.errors import CaptureError, InputError
 
-__all__ = ["CXX_COMPILERS", "MODES", "VARIANTS", "check_variant", "graphs_compiled", "make_step"]
+__all__ = [
+    "CXX_COMPILERS",
+    "MODES",
+    "VARIANTS",
+    "check_variant",
+    "graphs_compiled",
+    "leaves_of",
+    "make_step",
+    "replays_graphs",
+    "step_of",
+    "tensors_in",
+    "transform",
+]
 
 # variant → the `mode` argument of torch.compile; None: not compiled
 VARIANTS: dict[str, str | None] = {
@@ -60,21 +72,39 @@ def _has_triton() -> bool:
 
 
 def make_step(program: Program, variant: str, mode: str) -> Callable[[], Any]:
-    """Return the call that is one step, on this program.
+    """Return the call that is one step of this program in this variant, as if no other had been before it."""
+    import torch
+
+    if VARIANTS[variant] is not None:
+        torch._dynamo.reset()  # a variant must not inherit the graphs of the one before
+    return step_of(program, transform(program.function, variant), mode, graphs=replays_graphs(variant))
+
+
+def transform(function: Callable[..., Any], variant: str) -> Callable[..., Any]:
+    """Return what a variant runs in place of ``function``; compiling happens at its first call."""
+    import torch
+
+    compile_mode = VARIANTS[variant]
+    if compile_mode is None:
+        return function
+    return torch.compile(function, mode=None if compile_mode == "default" else compile_mode)
+
+
+def replays_graphs(variant: str) -> bool:
+    """Whether a variant replays CUDA graphs by itself, on a GPU (``torch._inductor.list_mode_options()``)."""
+    return VARIANTS[variant] in ("reduce-overhead", "max-autotune")
+
+
+def step_of(program: Program, function: Callable[..., Any], mode: str, *, graphs: bool = False) -> Callable[[], Any]:
+    """Return the call that is one step: ``function`` on the inputs of ``program``, which returns its outputs.
 
     ``forward``: without gradients. ``train``: forward, then backward of the sum of all floating-point
     outputs; gradients are dropped before each step, so that no step pays for adding to those of the one
-    before.
+    before. ``graphs``: ``function`` replays CUDA graphs, and is told where a step begins.
     """
     import torch
 
-    function = program.function
-    compile_mode = VARIANTS[variant]
-    if compile_mode is not None:
-        torch._dynamo.reset()  # a variant must not inherit the graphs of the one before
-        function = torch.compile(function, mode=None if compile_mode == "default" else compile_mode)
     mark_begin = getattr(torch.compiler, "cudagraph_mark_step_begin", None)
-    graphs = compile_mode == "reduce-overhead"
 
     def forward() -> Any:
         if graphs and mark_begin is not None:
@@ -92,32 +122,34 @@ def make_step(program: Program, variant: str, mode: str) -> Callable[[], Any]:
 
         return inference_step
 
-    leaves = _leaves(program)
+    leaves = leaves_of(program)
 
     def training_step() -> Any:
         for leaf in leaves:
             leaf.grad = None
-        outputs = [tensor for tensor in _tensors(forward()) if tensor.requires_grad]
+        result = forward()
+        outputs = [tensor for tensor in tensors_in(result) if tensor.requires_grad]
         if not outputs:
             raise InputError("--mode train needs an output with gradients, and this program returns none")
         total = outputs[0].sum()
         for tensor in outputs[1:]:
             total = total + tensor.sum()
         total.backward()
-        return total
+        return result
 
     return training_step
 
 
-def _leaves(program: Program) -> list[Any]:
-    leaves = [item for item in _tensors((program.inputs, dict(program.keywords))) if item.requires_grad]
+def leaves_of(program: Program) -> list[Any]:
+    """The tensors that get gradients: inputs first, then parameters."""
+    leaves = [item for item in tensors_in((program.inputs, dict(program.keywords))) if item.requires_grad]
     parameters = getattr(program.function, "parameters", None)
     if callable(parameters):
         leaves += [item for item in parameters() if item.requires_grad]
     return leaves
 
 
-def _tensors(value: Any) -> Iterator[Any]:
+def tensors_in(value: Any) -> Iterator[Any]:
     """All tensors in nested tuples, lists, dicts and dataclass-like outputs."""
     import torch
 
@@ -125,13 +157,13 @@ def _tensors(value: Any) -> Iterator[Any]:
         yield value
     elif isinstance(value, Mapping):
         for item in value.values():
-            yield from _tensors(item)
+            yield from tensors_in(item)
     elif isinstance(value, (tuple, list)):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors_in(item)
     elif hasattr(value, "__dataclass_fields__"):
         for name in value.__dataclass_fields__:
-            yield from _tensors(getattr(value, name))
+            yield from tensors_in(getattr(value, name))
 
 
 def graphs_compiled() -> int | None:

@@ -23,9 +23,13 @@ __all__ = ["COMMANDS", "main"]
 
 # name → what it does, in the order of the loop the product serves
 COMMANDS = {
+    "predict": "say what a program would run on a GPU that is not here, and for how long",
     "run": "profile a built-in workload, your own module, or a script",
     "explain": "read a trace: what ran, what bounds it, what would save time",
+    "check": "hold a trace against what you expected of it, and have every mismatch explained",
+    "compare": "say what differs between traces of one program, and what stayed the same",
     "explain-kernel": "decode kernel names in words or as JSON lines",
+    "bench": "time variants against each other, check their results, hold them against the limits",
     "demo": "profile an MLP on this machine and explain it, then one recorded on an H200",
     "doctor": "check whether this machine can record GPU traces, and say how to mend it",
 }

@@ -4,9 +4,11 @@
   foretrace explain trace.json.gz --all           everything, names in full
   foretrace explain trace.json.gz --section chain --section gemms
   foretrace explain trace.json.gz --json          schema foretrace.report/1, one line per trace
+  foretrace explain trace.json.gz --expect "gemm == 3"   then hold it against expectations (foretrace check)
   cat trace.json | foretrace explain -            from standard input
 
---step takes a position (0 is the first step of the trace) or a label ('#3' or ProfilerStep#3).
+--step takes a position (0 is the first step of the trace) or a label ('#3' or ProfilerStep#3). With --json the
+check follows its report as a line of its own (schema foretrace.check/1).
 """
 
 from __future__ import annotations
@@ -15,19 +17,33 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foretrace.cli import expecting
 from foretrace.cli.streams import say, standard_input, to_stdout
 from foretrace.errors import ForetraceError, InputError
 from foretrace.report.text import clean, columns_of, wants_color
 from foretrace.report.view import SECTIONS, View
 
 if TYPE_CHECKING:
+    from foretrace.model.expectations import Checked, Expectation
     from foretrace.model.report import Report
+    from foretrace.model.sidefile import SideFile
     from foretrace.trace.steps import StepSpan
+    from foretrace.trace.table import Trace
 
-__all__ = ["add_arguments", "explain_files", "run", "select_steps", "show"]
+__all__ = [
+    "Explained",
+    "add_arguments",
+    "explain_files",
+    "read_and_explain",
+    "run",
+    "select_steps",
+    "show",
+    "show_explained",
+]
 
 LARGE_BYTES = 50_000_000  # from here on reading takes long enough to say so
 LISTED_STEPS = 8
@@ -56,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"only this section; may be repeated: {', '.join(SECTIONS)}",
     )
+    expecting.add_flags(parser)
 
 
 def _positive(text: str) -> int:
@@ -65,7 +82,7 @@ def _positive(text: str) -> int:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Explain every trace named; the exit code is 2 when one of several could not be read."""
+    """Explain every trace named; exit code 2 when one of several could not be read, 1 for a broken expectation."""
     if args.output == "":
         raise InputError("--output is empty; it names a file")
     target = None if args.output in (None, "-") else Path(args.output)
@@ -78,32 +95,49 @@ def run(args: argparse.Namespace) -> int:
         width=columns_of(sys.stdout, os.environ) if target is None else View().width,
         color=target is None and wants_color(sys.stdout, os.environ),
     )
-    parts, failed = explain_files(args.traces, view=view, json=args.json, steps=args.step)
+    expectation = expecting.expectation_of(args.expect)
+    parts, code = explain_files(
+        args.traces, view=view, json=args.json, steps=args.step, expectation=expectation, strict=args.strict
+    )
     if parts:
         content = b"".join(parts) if args.json else b"\n".join(parts)
         if target is None:
             to_stdout(content)
         else:
             _write(target, content, force=args.force)
-    return 2 if failed else 0
+    return code
 
 
 def show(path: str | Path, *, json: bool = False, brief: bool = False) -> int:
-    """Print the report of one trace on standard output, as ``foretrace run`` does at its end.
+    """Print the report of one trace on standard output.
 
     ``brief`` leaves out the first screen's footer. Returns the exit code, which is 0; raises
     ``TraceReadError`` when the trace cannot be read.
     """
-    view = View(width=columns_of(sys.stdout, os.environ), color=wants_color(sys.stdout, os.environ), brief=brief)
-    parts, _ = explain_files([str(path)], view=view, json=json)
+    parts, code = explain_files([str(path)], view=_screen(brief), json=json)
     to_stdout(b"".join(parts))
-    return 0
+    return code
+
+
+def show_explained(explained: Explained, *, brief: bool = False) -> None:
+    """Print the report of a trace that is explained already, as ``show`` does."""
+    to_stdout(_rendered(explained.report, _screen(brief), json=False))
+
+
+def _screen(brief: bool) -> View:
+    return View(width=columns_of(sys.stdout, os.environ), color=wants_color(sys.stdout, os.environ), brief=brief)
 
 
 def explain_files(
-    paths: Sequence[str], *, view: View, json: bool = False, steps: Sequence[str] = ()
-) -> tuple[list[bytes], bool]:
-    """The rendered reports in UTF-8, and whether some trace could not be explained.
+    paths: Sequence[str],
+    *,
+    view: View,
+    json: bool = False,
+    steps: Sequence[str] = (),
+    expectation: Expectation | None = None,
+    strict: bool = False,
+) -> tuple[list[bytes], int]:
+    """The rendered reports in UTF-8, each followed by its check where something is expected, and the exit code.
 
     One trace that fails raises its error. Of several, each failure is said on standard error in one sentence
     and the others are explained.
@@ -111,21 +145,43 @@ def explain_files(
     if list(paths).count("-") > 1:
         raise InputError("standard input (-) can be read only once")
     parts: list[bytes] = []
-    failed = False
+    code = 0
     for path in paths:
         try:
-            report = _explain(path, steps)
+            explained = read_and_explain(path, steps)
+            checked = None if expectation is None else explained.checked(expectation)
         except ForetraceError as error:
             if len(paths) == 1:
                 raise
             say(str(error))
-            failed = True
+            code = 2
             continue
-        parts.append(_rendered(report, view, json))
-    return parts, failed
+        part = _rendered(explained.report, view, json)
+        if checked is not None:
+            part += _rendered_check(checked, view, json)
+            code = max(code, expecting.exit_code(checked, strict=strict))
+        parts.append(part)
+    return parts, code
 
 
-def _explain(path: str, steps: Sequence[str]) -> Report:
+@dataclass(frozen=True)
+class Explained:
+    """A report and what it was made of, for what is asked of it next."""
+
+    report: Report
+    trace: Trace
+    side: SideFile | None
+    steps: list[int] | None  # positions of the steps it speaks of; None: all
+
+    def checked(self, expectation: Expectation) -> Checked:
+        """The trace held against an expectation, without reading it again."""
+        from foretrace.prediction.expect import judge
+
+        return judge(self.report, expectation, trace=self.trace, side=self.side, steps=self.steps)
+
+
+def read_and_explain(path: str, steps: Sequence[str] = ()) -> Explained:
+    """Read one trace (``-``: standard input) and explain it; raises what reading and selecting steps raise."""
     from foretrace.analysis import explain
     from foretrace.model.sidefile import read_side
     from foretrace.trace import load
@@ -144,7 +200,8 @@ def _explain(path: str, steps: Sequence[str]) -> Report:
         if told:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     selected = select_steps(trace.steps, steps) if steps else None
-    return explain(trace, steps=selected, side=None if path == "-" else read_side(path))
+    side = None if path == "-" else read_side(path)
+    return Explained(explain(trace, steps=selected, side=side), trace, side, selected)
 
 
 def _size(path: str) -> int:
@@ -164,6 +221,14 @@ def _rendered(report: Report, view: View, json: bool) -> bytes:
     from foretrace.report.terminal import render
 
     return render(report, view).encode("utf-8", "replace")
+
+
+def _rendered_check(checked: Checked, view: View, json: bool) -> bytes:
+    if json:
+        from foretrace.report.json import to_json
+
+        return to_json(checked)
+    return b"\n" + expecting.rendered(checked, view)
 
 
 def select_steps(spans: Sequence[StepSpan], asked: Sequence[str]) -> list[int]:

@@ -6,6 +6,8 @@
   foretrace run model.py:make --mode train             make() returns (module, inputs)
   foretrace run -- train.py --epochs 1                 a whole script; its exit code is passed on
   foretrace run -- -m package.module ARGS
+  foretrace run mlp --expect "kernels == 5"            hold the recording against expectations (foretrace check)
+  foretrace run mlp --guess                            asks what you expect first, and scores it at the end
 
 Workloads: matmul-add (--size), linear (--batch --in-dim --out-dim), mlp (--batch --seq --dim --hidden);
 each takes --dtype. On a GPU the defaults are size 64; 1024, 32, 64; 64, 128, 768, 3072; bf16. On a CPU they
@@ -26,8 +28,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from foretrace.cli import streams
+from foretrace.cli import expecting, streams
 from foretrace.cli.run_target import keep_script_apart, what_to_run
+from foretrace.cli.subject import SIZES, Subject, add_size_flags, given_sizes
 from foretrace.errors import ForetraceError, InputError
 from foretrace.model.sidefile import SideFile, read_side, side_path
 
@@ -38,19 +41,9 @@ __all__ = ["SCHEMA", "add_arguments", "record_workload", "run", "show_trace"]
 
 SCHEMA = "foretrace.run/1"
 
-# What each size is, and of which workload; a test holds the names equal to those the workloads have.
-_SIZES = {
-    "batch": "of linear: rows of x (1024); of mlp: sequences (64; on a CPU 4)",
-    "seq": "of mlp: positions in a sequence (128)",
-    "dim": "of mlp: features in and out (768)",
-    "hidden": "of mlp: features between the projections (3072)",
-    "in_dim": "of linear: features in (32)",
-    "out_dim": "of linear: features out (64)",
-    "size": "of matmul-add: rows and columns of the three matrices (64)",
-}
 _VARIANTS = ("eager", "compile", "compile-max-autotune", "compile-reduce-overhead")
 _MODES = ("forward", "train")
-_NOT_FOR_SCRIPTS = (*_SIZES, "dtype", "variant", "mode", "wait", "warmup", "active", "warm_calls", "device")
+_NOT_FOR_SCRIPTS = (*SIZES, "dtype", "variant", "mode", "wait", "warmup", "active", "warm_calls", "device")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,12 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.set_defaults(script=None, unknown=[])
     parser.parse_known_args = keep_script_apart(parser.parse_known_args)  # type: ignore[method-assign]
-    sizes = parser.add_argument_group("sizes, passed on to a FACTORY that takes them (defaults in brackets)")
-    for name, what in _SIZES.items():
-        dashed = f"--{name.replace('_', '-')}"
-        names = [dashed] if "_" not in name else [dashed, f"--{name}"]
-        sizes.add_argument(*names, dest=name, type=int, metavar="N", help=what)
-    flag("dtype", choices=("bf16", "fp16", "fp32"), help="of parameters and inputs (bf16; on a CPU fp32)")
+    add_size_flags(parser)
     flag("device", metavar="cuda|cpu", help="where to run (default: the GPU if there is one)")
     flag("variant", action="append", choices=_VARIANTS, help="repeatable; default eager")
     parser.add_argument(
@@ -99,6 +87,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flag("force", action="store_true", help="let --output replace an existing file")
     flag("json", action="store_true", help="print one JSON document about what was written, and nothing else")
     flag("no_explain", action="store_true", help="only record; do not print the explained trace")
+    expecting.add_flags(parser)
+    flag("guess", action="store_true", help="ask at the terminal what you expect, before anything is recorded")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -107,6 +97,11 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--seed {args.seed} is too large: it must fit into 64 bits")
     with _said_plainly():
         word, script = what_to_run(args)
+        # Both before anything is recorded: a wrong expectation is refused, and a guess is a guess.
+        args.expected = expecting.expectation_of(args.expect)
+        if args.guess and args.json:
+            raise InputError("--guess talks to a person at the terminal; it does not go with --json")
+        args.guessed = expecting.ask_guesses() if args.guess else None
         return _run_script(args, script) if script else _run_variants(args, word)
 
 
@@ -144,7 +139,7 @@ def _run_variants(args: argparse.Namespace, word: str) -> int:
     finally:
         # What was recorded before a variant failed is there, and is said to be there.
         if args.json and outcomes:
-            _print_json([(outcome.path, outcome.side) for outcome in outcomes])
+            code = max(code, _print_json([(outcome.path, outcome.side) for outcome in outcomes], args))
     return code
 
 
@@ -163,9 +158,11 @@ def _record(args: argparse.Namespace, word: str) -> Iterator[Outcome]:
         raise InputError("--warm-calls must not be negative")
     mode = args.mode or "forward"
     variants = list(dict.fromkeys(args.variant or ["eager"]))
-    subject = _Subject(args, word, mode)
+    subject = Subject(
+        word, given_sizes(args), args.dtype, train=mode == "train", else_give="FILE.py:FACTORY, or -- SCRIPT"
+    )
     subject.settle(pick_device(args.device))
-    paths = {variant: _path(args, subject, variant, alone=len(variants) == 1) for variant in variants}
+    paths = {variant: _path(args, subject, variant, mode, alone=len(variants) == 1) for variant in variants}
     for note in subject.notes:
         _say(note)
     for variant in variants:
@@ -187,80 +184,23 @@ def _record(args: argparse.Namespace, word: str) -> Iterator[Outcome]:
         yield record_variant(request, variant, paths[variant], force=args.force, say=_say)
 
 
-class _Subject:
-    """What is run: a built-in workload or a user's factory, with its flags.
-
-    Raises :class:`InputError` for a name that is neither, and for flags that do not belong to it.
-    """
-
-    def __init__(self, args: argparse.Namespace, word: str, mode: str) -> None:
-        from foretrace.capture.usercode import is_factory
-        from foretrace.capture.workloads import WORKLOADS, choose_values
-
-        self._word = word
-        self._dtype: str | None = args.dtype
-        self._train = mode == "train"
-        self._cold = args.warm_calls == 0
-        self._given = {name: getattr(args, name) for name in _SIZES if getattr(args, name) is not None}
-        self._workload = WORKLOADS.get(word)
-        self.notes: list[str] = []
-        self.device = ""
-        self.parameters: dict[str, Any] = {}
-        if self._workload is not None:
-            self.name = word
-            # A wrong flag fails here, before torch is loaded.
-            choose_values(self._workload, self._given, args.dtype, "cpu")
-        elif is_factory(word):
-            self.name = f"{Path(word.rpartition(':')[0]).stem}_{word.rpartition(':')[2]}"
-        else:
-            raise InputError(
-                f"{word} is no workload: give one of {', '.join(WORKLOADS)}, FILE.py:FACTORY, or -- SCRIPT"
-            )
-
-    def settle(self, device: str) -> None:
-        """Fix the sizes for a device, and load the user's file."""
-        from foretrace.capture.usercode import load_factory, make_program
-        from foretrace.capture.workloads import build, choose_values
-
-        self.device = device
-        kind = device.partition(":")[0]
-        if self._workload is not None:
-            workload = self._workload
-            sizes, dtype, smaller = choose_values(workload, self._given, self._dtype, kind)
-            self.parameters = {**sizes, "dtype": dtype}
-            if smaller:
-                self.notes = [f"defaults for a CPU: {', '.join(smaller)}"]
-            self.make = lambda: build(workload, sizes, dtype, device, train=self._train)
-        else:
-            flags = dict(self._given)
-            if self._dtype is not None:
-                flags["dtype"] = self._dtype
-            self.parameters = flags
-            factory = load_factory(self._word)
-            self.make = lambda: make_program(self._word, factory, flags, device, train=self._train)
-
-    @property
-    def shown(self) -> str:
-        """The parameters in words, for the progress line."""
-        return "".join(f"{name} {value} " for name, value in self.parameters.items())
-
-    def tag(self, variant: str, label: str | None) -> str:
-        """Name of the file: sizes and variant as in the article, then whatever is not the default."""
-        parts = [str(value) for name, value in self.parameters.items() if name != "dtype"]
-        dtype = self.parameters.get("dtype", "bf16")
-        parts += [part for part, wanted in ((dtype, dtype != "bf16"), ("train", self._train)) if wanted]
-        parts.append(variant)
-        parts += [part for part, wanted in (("cold", self._cold), ("cpu", self.device == "cpu")) if wanted]
-        if label:
-            parts.append(_as_name(label))
-        return "_".join(parts)
+def _tag(subject: Subject, args: argparse.Namespace, variant: str, mode: str) -> str:
+    """Name of the file: sizes and variant as in the article, then whatever is not the default."""
+    parts = [str(value) for name, value in subject.parameters.items() if name != "dtype"]
+    dtype = subject.parameters.get("dtype", "bf16")
+    parts += [part for part, wanted in ((dtype, dtype != "bf16"), ("train", mode == "train")) if wanted]
+    parts.append(variant)
+    parts += [part for part, wanted in (("cold", args.warm_calls == 0), ("cpu", subject.device == "cpu")) if wanted]
+    if args.label:
+        parts.append(_as_name(args.label))
+    return "_".join(parts)
 
 
-def _path(args: argparse.Namespace, subject: _Subject, variant: str, *, alone: bool) -> Path:
+def _path(args: argparse.Namespace, subject: Subject, variant: str, mode: str, *, alone: bool) -> Path:
     """Where a variant's trace goes; a name of our own choosing is the next free one."""
     from foretrace.capture.files import SUFFIX, free_name, target
 
-    tag = subject.tag(variant, args.label)
+    tag = _tag(subject, args, variant, mode)
     if args.tag:
         tag = _as_name(args.tag) if alone else f"{_as_name(args.tag)}_{variant}"
     if args.output is None:
@@ -323,10 +263,11 @@ def _run_script(args: argparse.Namespace, words: list[str]) -> int:
         _remove_empty(folders)
     if args.json:
         side = read_side(written) if written is not None else None
-        _print_json([(written, side)] if written is not None else [], exit_code=outcome.exit_code)
-    elif written is not None:
-        _tell(written, args)  # the script's exit code is what counts
-    return outcome.exit_code
+        code = _print_json([(written, side)] if written is not None else [], args, exit_code=outcome.exit_code)
+    else:
+        code = _tell(written, args) if written is not None else 0
+    # The script's exit code is what counts, beside it only a broken expectation.
+    return outcome.exit_code or (code if args.expected is not None and code == 1 else 0)
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
@@ -349,9 +290,9 @@ def _tell(path: Path, args: argparse.Namespace) -> int:
     """Explain a trace that was written; the last line is its path, also when it cannot be explained (code 2)."""
     code = 0
     try:
-        if not args.no_explain:
+        if not args.no_explain or args.expected is not None or args.guessed is not None:
             try:
-                show_trace(path)
+                code = _show(path, args)
             except ForetraceError as error:
                 _say(str(error))
                 code = error.exit_code
@@ -363,13 +304,43 @@ def _tell(path: Path, args: argparse.Namespace) -> int:
     return code
 
 
-def _print_json(written: Sequence[tuple[Path, SideFile | None]], exit_code: int | None = None) -> None:
-    document = {
-        "schema": SCHEMA,
-        "recordings": [{"trace": str(path), "side_file": str(side_path(path)), "side": side} for path, side in written],
-        "exit_code": exit_code,
-    }
+def _show(path: Path, args: argparse.Namespace) -> int:
+    """Print the first screen, then what became of expectations and guesses; 1 when an expectation is broken."""
+    if args.expected is None and args.guessed is None:
+        show_trace(path)
+        return 0
+    from foretrace.cli.explain import read_and_explain, show_explained
+
+    explained = read_and_explain(str(path))
+    if not args.no_explain:
+        show_explained(explained, brief=True)
+    code = 0
+    for wanted, guess in ((args.expected, False), (args.guessed, True)):
+        if wanted is not None:
+            checked = explained.checked(wanted)
+            expecting.show(checked, guess=guess)
+            # A wrong guess is no failure: it is the most interesting thing on the screen.
+            code = code if guess else expecting.exit_code(checked, strict=args.strict)
+    return code
+
+
+def _print_json(
+    written: Sequence[tuple[Path, SideFile | None]], args: argparse.Namespace, exit_code: int | None = None
+) -> int:
+    """Print the document; 1 when an expectation is broken, else 0."""
+    code = 0
+    recordings = []
+    for path, side in written:
+        recording: dict[str, Any] = {"trace": str(path), "side_file": str(side_path(path)), "side": side}
+        if args.expected is not None:
+            from foretrace.prediction.expect import check
+
+            recording["check"] = checked = check(path, args.expected)
+            code = max(code, expecting.exit_code(checked, strict=args.strict))
+        recordings.append(recording)
+    document = {"schema": SCHEMA, "recordings": recordings, "exit_code": exit_code}
     streams.to_stdout(msgspec.json.encode(document) + b"\n")
+    return code
 
 
 def _say(sentence: str) -> None:

@@ -156,7 +156,7 @@ KERNEL_RULES: dict[str, Rule] = {
     ),
     "metadata_only": Rule(
         severity="info",
-        title="{number} view operators{each} launch nothing ({time} of CPU time, as profiled)",
+        title="{number} view operators{each} launch nothing ({time} of CPU time, {how})",
         explanation="They change sizes and strides and move no data: {names}. Their CPU time matters only where "
         "the GPU waits for the CPU.{layout}",
     ),

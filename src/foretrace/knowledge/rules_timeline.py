@@ -9,6 +9,7 @@ __all__ = [
     "CPU_SMALL",
     "MESSAGE_KEYS",
     "RECORD_OPTIONS",
+    "STARVED_PREDICTED",
     "STARVED_PROVEN",
     "STARVED_TIMED",
     "SYNC_ADVICE",
@@ -71,6 +72,10 @@ RECORD_OPTIONS: dict[str, tuple[str, str, str]] = {
 # Why a GPU is said to wait for the CPU although profiling lengthens CPU time.
 STARVED_TIMED = (
     "Without the profiler a step takes {step} and the GPU works {busy} of it; {saving} of the rest is put down to this."
+)
+STARVED_PREDICTED = (
+    "Predicted: dispatching the step takes the CPU {cpu}, running it takes the GPU {busy}. In a loop the slower of the "
+    "two sets the pace ({slower})."
 )
 STARVED_PROVEN = (
     "Profiling lengthens CPU time, but by less than {inflation} times: a GPU that works {busy} of the profiled time "

@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from foretrace.model.prediction import PredictionInfo
+
 __all__ = [
     "SCHEMA",
     "WHOLE_TRACE",
@@ -341,3 +343,4 @@ class Report(msgspec.Struct, kw_only=True):
     verdict: Verdict
     coverage: Coverage
     health: list[Health]
+    prediction: PredictionInfo | None = None  # of a predicted trace: how sure, and what it rests on

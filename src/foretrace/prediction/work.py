@@ -59,7 +59,8 @@ class Work:
     ``memcpy``. ``op`` is the operator that asks for it (``aten::mm``), for generated code the name of the kernel
     (``triton_poi_fused_gelu_mul_0``). ``parts``: the operators that a generated kernel does. ``elements``: points
     of its iteration space. ``reduced``: elements that go into one result of a reduction, 1 without one.
-    ``vectorised``: whether rows are contiguous, so that eager's wide loads apply.
+    ``vectorised``: whether rows are contiguous, so that eager's wide loads apply; of a reduction: whether the elements
+    of one result lie side by side.
     """
 
     kind: str
@@ -89,6 +90,7 @@ class Operator:
     module: str | None = None  # dotted path of the nn.Module
     annotation: bool = False  # a record_function or profiler row, not an operator
     sequence: int | None = None  # the same number on a forward operator and the backward node it made
+    concrete: tuple[str, ...] = ()  # scalar arguments as the profiler writes them, "" for a tensor; () not known
 
 
 @dataclass(slots=True)

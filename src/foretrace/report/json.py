@@ -7,16 +7,14 @@ from typing import Any
 
 import msgspec
 
-from foretrace.model.report import Report
-
 __all__ = ["to_json"]
 
 # DEL and the C1 controls (U+0080 to U+009F in UTF-8): JSON allows them bare, some terminals obey them.
 _CONTROLS = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
 
 
-def to_json(report: Report, *, indent: int = 0) -> bytes:
-    """The report as one JSON document in UTF-8, ending in a newline.
+def to_json(report: msgspec.Struct, *, indent: int = 0) -> bytes:
+    """A report, or another of the model's documents, as one JSON document in UTF-8, ending in a newline.
 
     Without ``indent`` it is one line, so that several reports after each other are JSON lines. Numbers that
     are not finite cannot be written in JSON and become ``null``; control characters are escaped; what is no

@@ -37,13 +37,15 @@ def title(report: Report, view: View) -> list[Line]:
     trace = report.trace
     name = PurePath(trace.path).name if trace.path != "-" else "standard input"
     facts = [_gpus(trace)]
-    facts.append(f"torch {trace.torch_version}" if trace.torch_version else "torch version unknown")
+    if trace.torch_version or not trace.predicted:
+        facts.append(f"torch {trace.torch_version}" if trace.torch_version else "torch version unknown")
     if trace.rank is not None:
         facts.append(f"rank {trace.rank}")
     facts.append(_steps(report))
-    facts.append(_captured(trace))
     if trace.predicted:
         facts.insert(0, "PREDICTED, not measured")
+    else:
+        facts.append(_captured(trace))
     head = line(Span("foretrace", "dim"), "  ", Span(cut(name, view.width - 11, "middle"), "title"))
     return [head, *paragraph(" · ".join(facts), view.width, indent=0)]
 
@@ -171,7 +173,7 @@ def footer(report: Report, view: View) -> list[Line]:
     missing = [
         f"{gives} ({flag})" for name, (gives, flag) in _RECORD.items() if not getattr(has, name) and flag not in said
     ]
-    if missing:
+    if missing and not report.trace.predicted:
         lines += _note("Not recorded", " · ".join(missing), view)
     for warning in report.trace.warnings:
         lines += _note("Note", warning, view)

@@ -7,6 +7,7 @@ torch; torch is used only when it is already loaded and the calls run on a GPU.
 from __future__ import annotations
 
 from foretrace.timing.clocks import Clock, CudaEventClock, HostClock, clock_for
+from foretrace.timing.interval import median_interval, paired_ratio
 from foretrace.timing.measure import Measurement, interleave, measure
 from foretrace.timing.spread import iqr, median
 
@@ -20,4 +21,6 @@ __all__ = [
     "iqr",
     "measure",
     "median",
+    "median_interval",
+    "paired_ratio",
 ]

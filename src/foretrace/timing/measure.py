@@ -64,11 +64,13 @@ def interleave(
     runs: int = 10,
     budget_s: float = 0.0,
     max_runs: int = 100,
+    before: Callable[[], object] | None = None,
 ) -> dict[str, Measurement]:
     """Time several calls in turn (a, b, a, b, …), so that drifting clocks and heat touch all of them alike.
 
     The order is reversed every other round: the call that comes second would otherwise always find the caches
     as the first left them. Arguments and errors as in :func:`measure`; ``budget_s`` covers all calls.
+    ``before`` runs ahead of every timed call and is not timed. Sample number i of every call is of round i.
     """
     if runs < 1:
         raise ValueError("runs must be at least 1")
@@ -87,6 +89,8 @@ def interleave(
     def one_round(number: int) -> None:
         names = list(calls)
         for name in names if number % 2 == 0 else reversed(names):
+            if before is not None:
+                before()
             start = clock.mark()
             calls[name]()
             marks[name].append((start, clock.mark()))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretrace.knowledge.kineto import GPU_WORK, RowKind
+from foretrace.model.prediction import is_predicted
 
 if TYPE_CHECKING:
     import polars
@@ -85,6 +86,11 @@ class Trace:
     def __repr__(self) -> str:
         gpu = int(self.is_gpu_work.sum())
         return f"<Trace {self.path}: {len(self)} rows, {gpu} on the GPU, {len(self.steps)} steps>"
+
+    @property
+    def predicted(self) -> bool:
+        """Whether the file says that foretrace predicted it: no time in it was measured."""
+        return is_predicted(self.meta)
 
     @cached_property
     def correlation(self) -> Int64:

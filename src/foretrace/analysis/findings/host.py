@@ -37,7 +37,8 @@ def pace(facts: Facts) -> Pace | None:
         return None
     side = facts.context.side
     unprofiled = side.unprofiled.median_us if side is not None and side.unprofiled is not None else None
-    return pace_of(facts.steps, unprofiled, bool(np.any(facts.context.trace.kind == RowKind.PYTHON)))
+    trace = facts.context.trace
+    return pace_of(facts.steps, unprofiled, bool(np.any(trace.kind == RowKind.PYTHON)), trace.predicted)
 
 
 def steps_annotated(facts: Facts) -> bool:

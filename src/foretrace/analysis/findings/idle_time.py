@@ -16,7 +16,7 @@ from foretrace.analysis.steps import gaps_within, period_end
 from foretrace.analysis.words import microseconds
 from foretrace.knowledge.kineto import RowKind, is_data_loading
 from foretrace.knowledge.limits import IDLE_SHARE, LARGE_GAP_SHARE
-from foretrace.knowledge.rules_timeline import STARVED_PROVEN, STARVED_TIMED
+from foretrace.knowledge.rules_timeline import STARVED_PREDICTED, STARVED_PROVEN, STARVED_TIMED
 from foretrace.model.report import Finding, Step
 
 __all__ = ["find"]
@@ -73,6 +73,10 @@ def _starved(facts: Facts, known: Pace) -> Iterable[Finding]:
     rule, saving = "cpu_starved", None
     if not steps_annotated(facts):
         rule = "cpu_wait_whole"
+    elif known.cpu_us is not None:
+        places["proof"] = STARVED_PREDICTED.format(
+            cpu=microseconds(known.cpu_us), busy=microseconds(known.busy_us), slower=microseconds(known.period_us)
+        )
     elif known.unprofiled_us is not None:
         saving = known.without_profiler(idle_us)
         places["proof"] = STARVED_TIMED.format(

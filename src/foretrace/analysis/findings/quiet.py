@@ -55,6 +55,7 @@ def _views(facts: Facts) -> Iterable[Finding]:
         each=each,
         names=listed + (", …" if len(names) > 6 else ""),
         time=facts.spent(time_us, each),
+        how="predicted" if trace.predicted else "as profiled",
         layout=_layout(facts) if transposes else "",
     )
 

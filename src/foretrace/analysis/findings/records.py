@@ -23,7 +23,7 @@ def find(facts: Facts) -> Iterable[Finding]:
     """
     context = facts.context
     trace = context.trace
-    if not context.has_gpu:
+    if not context.has_gpu or trace.predicted:
         return
     missing = []
     if not len(trace.rows(RowKind.OPERATOR)):

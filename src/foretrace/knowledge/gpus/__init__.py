@@ -52,8 +52,11 @@ def find(
     key = _normalise(name)
     if re.search(r"\bmig\b", key):
         return None
-    for tier in ("names", "aliases"):
-        hits = [g for g in TABLE if any(re.fullmatch(p, key) for p in getattr(g, tier))]
+    for hits in (
+        [g for g in TABLE if any(re.fullmatch(p, key) for p in g.names)],
+        [g for g in TABLE if any(re.fullmatch(p, key) for p in g.aliases)],
+        [g for g in TABLE if _normalise(g.name) == key],  # what a predicted trace calls its device
+    ):
         if hits:
             fitting = [g for g in hits if _fits(g, sms, memory_bytes, compute_capability)]
             return min(fitting, key=lambda g: abs(g.sms - (sms or g.sms)), default=None)

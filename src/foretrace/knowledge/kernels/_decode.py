@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from . import copies, demangle, nvjet
+from . import copies, demangle, nvjet, predicted
 from ._base import Decoded, Found, shorten
 from ._fallback import fill
 from .cpp import CppName, parse
@@ -19,7 +19,7 @@ _Family = Callable[[CppName], Found | None]
 _LONGEST_IDENTIFIER = 2_000
 
 # Families that read every part of their names: types in PyTorch's templates, operators in Inductor's names.
-_SPELLED_OUT = frozenset({"aten", "cub", "inductor", "nccl", "rccl", "tensile", "xmma"})
+_SPELLED_OUT = frozenset({"aten", "cub", "inductor", "nccl", "predicted", "rccl", "tensile", "xmma"})
 
 # A name is read up to here: longer ones are template expansions that repeat themselves.
 _LONGEST = 16_384
@@ -41,7 +41,7 @@ def decode(name: str, *, op: str | None = None) -> Decoded:
 
 def _find(name: str) -> Found:
     text = name[:_LONGEST].strip().removesuffix(".kd")
-    if found := copies.match(text) or nvjet.match(text):
+    if found := copies.match(text) or nvjet.match(text) or predicted.match(text):
         return found
     if demangle.is_mangled(text):
         text = (demangle.demangle(text) or demangle.spelled_out(text) or text)[:_LONGEST]

@@ -38,6 +38,7 @@ _FAMILY_WORDS = {
     "nccl": "NCCL",
     "rccl": "RCCL",
     "cub": "CUB",
+    "predicted": "a library not named (foretrace's own prediction)",
     "memcpy": "the driver",
     "memset": "the driver",
 }

@@ -1,0 +1,194 @@
+"""``compare``: the first trace against each of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path, PurePath
+
+import msgspec
+
+from foretrace.analysis import explain
+from foretrace.analysis.words import microseconds
+from foretrace.comparison.conclusion import conclude
+from foretrace.comparison.gates import judge, parse_condition
+from foretrace.comparison.kinship import Kinship, damage, kinship, recompiles
+from foretrace.comparison.metrics import compare_metrics
+from foretrace.comparison.operators import copies_that_appear, module_times, operator_changes
+from foretrace.comparison.places import Alignment, align_steps, categories, folded
+from foretrace.comparison.spread import signed
+from foretrace.comparison.subject import Subject, make_subject
+from foretrace.errors import InputError
+from foretrace.knowledge.comparing import DRIFT
+from foretrace.model.comparison import Change, Comparison, Metric, Pair, Place, Side, Speedup
+from foretrace.model.report import SCHEMA, Report
+from foretrace.model.sidefile import read_side
+from foretrace.trace import Trace, load
+
+__all__ = ["compare", "read_subject"]
+
+Source = Trace | Report | str | Path
+
+
+def compare(traces: Sequence[Source], *, fail_on: Sequence[str] = ()) -> Comparison:
+    """Compare traces; the first is the baseline, and the order of the others is the order of the columns.
+
+    Args:
+        traces: two or more of: a ``Trace``, a ``Report``, the path of a trace (its side file is then read too) or of
+            a report in JSON. A report alone does not tell the order of launches or the CPU time of single steps.
+        fail_on: conditions such as ``"gpu_time > +3%"``; their results stand in ``Comparison.gates``.
+
+    Raises:
+        TraceReadError: a path holds no readable trace.
+        InputError: fewer than two traces, or a condition that cannot be read.
+    """
+    if len(traces) < 2:
+        raise InputError("a comparison needs at least two traces; the first is the baseline")
+    conditions = [parse_condition(text) for text in fail_on]
+    subjects = [read_subject(source) for source in traces]
+    labels = _labels([subject.report.trace.path for subject in subjects])
+    kin: list[Kinship] = []
+    alignments: list[Alignment] = []
+    for other in subjects[1:]:
+        alignments.append(align_steps(subjects[0].items, other.items))
+        kin.append(kinship(subjects[0], other, alignments[-1]))
+    sides = [_side(subject, label) for subject, label in zip(subjects, labels, strict=True)]
+    metrics = compare_metrics(subjects, kin)
+    pairs = [
+        _pair(subjects[0], subjects[at], at, kin[at - 1], alignments[at - 1], metrics) for at in range(1, len(subjects))
+    ]
+    comparison = Comparison(
+        sides=sides, metrics=metrics, pairs=pairs, conclusion=conclude(sides, metrics, pairs), gates=[]
+    )
+    comparison.gates = judge(comparison, conditions)
+    return comparison
+
+
+def read_subject(source: Source) -> Subject:
+    """Read and reduce one of the traces; what is not compared is not kept."""
+    if isinstance(source, Report):
+        return make_subject(source, None, None)
+    if isinstance(source, Trace):
+        return make_subject(explain(source), source, None)
+    if (report := _as_report(source)) is not None:
+        return make_subject(report, None, None)
+    side = None if str(source) == "-" else read_side(source)
+    trace = load(source)
+    return make_subject(explain(trace, side=side), trace, side)
+
+
+def _as_report(path: str | Path) -> Report | None:
+    """A report in JSON (``explain --json``, ``predict --json``); None for every other file."""
+    marker = f'"{SCHEMA}"'.encode()
+    try:
+        with Path(path).open("rb") as file:
+            if marker not in file.read(200):
+                return None
+            file.seek(0)
+            return msgspec.json.decode(file.read(), type=Report)
+    except OSError:
+        return None  # what reads the trace says why
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is a report of foretrace that cannot be read: {error}") from None
+
+
+def _labels(paths: Sequence[str]) -> list[str]:
+    """Names to tell the traces apart: the file's, without what every trace file ends in."""
+    names = []
+    for path in paths:
+        name = PurePath(path).name if path != "-" else "standard input"
+        for suffix in (".gz", ".json", ".trace", ".pt"):
+            name = name.removesuffix(suffix)
+        names.append(name or path)
+    repeated = {name for name in names if names.count(name) > 1}
+    return [f"{name} ({position + 1})" if name in repeated else name for position, name in enumerate(names)]
+
+
+def _side(subject: Subject, label: str) -> Side:
+    info = subject.report.trace
+    steps = subject.steps
+    return Side(
+        label=label,
+        path=info.path,
+        predicted=info.predicted,
+        gpus=[gpu.name or "GPU of unknown model" for gpu in info.gpus],
+        torch_version=info.torch_version,
+        rank=info.rank,
+        steps=len(steps),
+        like_steps=len(subject.like),
+        step=None if subject.typical is None else steps[subject.typical].label,
+        cold=None if subject.cold is None else steps[subject.cold].label,
+        recompiles=recompiles(subject),
+        warnings=[*damage(subject), *subject.warnings],
+    )
+
+
+def _pair(a: Subject, b: Subject, at: int, kin: Kinship, alignment: Alignment, metrics: Sequence[Metric]) -> Pair:
+    places = folded(alignment)
+    if kin.withheld is not None:
+        for place in places:
+            place.change = Change(direction="unknown", reason=kin.withheld)
+    vanished = [place.bytes_vanished for place in places if place.category == "fused"]
+    known = [number for number in vanished if number is not None]
+    return Pair(
+        a=0,
+        b=at,
+        related=kin.related,
+        same_work=kin.same_work,
+        aligned_gpu_share=kin.gpu_share,
+        shared_operator_share=kin.operator_share,
+        notes=[*kin.notes, *_communication(places), *_drift(places, kin)] if kin.related else kin.notes,
+        withheld=kin.withheld,
+        categories=categories(alignment),
+        places=places,
+        operators=operator_changes(a, b) if kin.related else [],
+        copies=copies_that_appear(b, alignment) if kin.related else [],
+        modules=module_times(a, b) if kin.related else [],
+        bytes_vanished=sum(known) if known and len(known) == len(vanished) else None,
+        speedups=_speedups(at, kin, metrics),
+    )
+
+
+def _communication(places: Sequence[Place]) -> list[str]:
+    """Communication apart from everything else: it waits for other ranks, the rest does not."""
+    sums = {True: [0.0, 0.0], False: [0.0, 0.0]}
+    for place in places:
+        for side, rows, us in ((0, place.a, place.a_us), (1, place.b, place.b_us)):
+            if rows:
+                sums[all(row.kind == "communication" for row in rows)][side] += us
+    if not all(sums[True]):
+        return []
+    before, after = (" → ".join(microseconds(us) for us in sums[which]) for which in (True, False))
+    return [f"Communication kernels take {before} of the step's GPU rows, everything else {after}."]
+
+
+def _drift(places: Sequence[Place], kin: Kinship) -> list[str]:
+    """Kernels of one name and size do the same work; that they take longer comes from elsewhere."""
+    same = [
+        place
+        for place in places
+        # A communication kernel also waits, for as long as the other ranks make it.
+        if place.category == "identical" and place.change.direction != "unknown" and place.a[0].kind != "communication"
+    ]
+    before, after = sum(place.a_us for place in same), sum(place.b_us for place in same)
+    moved = any(place.change.direction in ("less", "more") for place in same)
+    if kin.other_work is not None or not moved or not before or abs(after / before - 1) < DRIFT:
+        return []
+    return [f"Kernels identical by name take {signed(after / before - 1)}: clocks, heat or neighbours, not the change."]
+
+
+def _speedups(at: int, kin: Kinship, metrics: Sequence[Metric]) -> list[Speedup]:
+    found = []
+    for metric in metrics:
+        if metric.name not in ("gpu_time", "end_to_end"):
+            continue
+        change, before, after = metric.changes[at], metric.values[0].median, metric.values[at].median
+        reason = kin.withheld or kin.other_work
+        ratio = None
+        if reason is None and (change is None or change.direction == "unknown" or not before or not after):
+            reason = (change.reason if change is not None else None) or "not measured"
+        elif reason is None and change is not None and change.direction == "same" and change.absolute:
+            reason = f"the difference is {change.reason}"
+        elif reason is None and before and after:
+            ratio = before / after
+        found.append(Speedup(of=metric.name, ratio=ratio, reason=reason))
+    return found

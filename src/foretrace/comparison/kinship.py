@@ -1,0 +1,153 @@
+"""Whether two traces may be compared at all, and whether they do the same work."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from foretrace.comparison.notes import how_aligned, surroundings
+from foretrace.comparison.places import Alignment, total
+from foretrace.comparison.subject import Item, Subject
+from foretrace.knowledge.comparing import RELATED_GPU_SHARE, RELATED_OPERATOR_SHARE, SAME_FLOPS
+from foretrace.knowledge.limits import COMPUTE_KINDS, SHOWN_KINDS
+
+__all__ = ["Kinship", "damage", "kinship", "recompiles"]
+
+
+@dataclass
+class Kinship:
+    """The verdict over a pair; fields as in ``model.comparison.Pair``."""
+
+    related: bool
+    gpu_share: float | None
+    operator_share: float | None
+    same_work: bool | None = None
+    withheld: str | None = None
+    notes: list[str] = field(default_factory=list)
+    other_work: str | None = None  # why a ratio of times would be no speed-up (other work, a prediction)
+
+
+def kinship(a: Subject, b: Subject, alignment: Alignment) -> Kinship:
+    """Judge a pair: related or not, same work or not, and what must be said before any number."""
+    gpu_share = _gpu_share(alignment)
+    operator_share = _operator_share(a, b)
+    related = max(gpu_share or 0.0, operator_share or 0.0) >= RELATED_GPU_SHARE and (
+        (gpu_share or 0.0) >= RELATED_GPU_SHARE or (operator_share or 0.0) >= RELATED_OPERATOR_SHARE
+    )
+    found = Kinship(related, gpu_share, operator_share)
+    if not related:
+        found.withheld = "the traces are unrelated"
+        found.notes.append(_unrelated(gpu_share, operator_share))
+        return found
+    found.notes += [*surroundings(a, b), *how_aligned(a, b, alignment)]
+    _work(found, a, b, alignment)
+    if a.report.trace.predicted != b.report.trace.predicted and found.other_work is None:
+        found.other_work = "one of the two is predicted: the difference is the prediction's error"
+    both = (("the baseline", a), ("the other trace", b))
+    compiling = [name for name, subject in both if recompiles(subject)]
+    damaged = [f"{name}: {what}" for name, subject in both for what in damage(subject)]
+    if compiling:
+        found.withheld = f"{' and '.join(compiling)} compiled while it was recorded: its steps hold compile time"
+        found.notes.insert(0, f"No speed-up is quoted: {found.withheld}. Warm up every shape first, then record.")
+    if damaged:
+        found.withheld = f"a recording cannot be trusted ({damaged[0]})"
+        found.notes.insert(0, f"No change of a time is told: these recordings cannot be trusted: {'; '.join(damaged)}.")
+    return found
+
+
+def recompiles(subject: Subject) -> str | None:
+    """What shows that a trace compiled while it was recorded; None where nothing does."""
+    finding = next((f for f in subject.report.findings if f.rule == "recompile"), None)
+    return None if finding is None else finding.explanation
+
+
+def damage(subject: Subject) -> list[str]:
+    """Health checks of a trace that are bad, in words."""
+    return [check.detail.rstrip(".") for check in subject.report.health if check.state == "bad"]
+
+
+def _gpu_share(alignment: Alignment) -> float | None:
+    """Share of both steps' GPU time that is paired on a name, on equal work, or on the parts of a fused kernel."""
+    everything = total([*alignment.a, *alignment.b])
+    if not alignment.a or not alignment.b or not everything:
+        return None
+    paired = []
+    for spot in alignment.spots:
+        rows_a, rows_b = [alignment.a[i] for i in spot.a], [alignment.b[j] for j in spot.b]
+        if not rows_a or not rows_b or spot.how == "order and kind":
+            continue
+        if len(rows_a) + len(rows_b) > 2 or _alike(rows_a[0], rows_b[0]):
+            paired += [*rows_a, *rows_b]
+    return total(paired) / everything
+
+
+def _alike(one: Item, other: Item) -> bool:
+    return one.code == other.code or (one.size is not None and one.size == other.size)
+
+
+def _operator_share(a: Subject, b: Subject) -> float | None:
+    one, other = a.host.call_paths, b.host.call_paths
+    if not one or not other:
+        return None
+    return 2 * (one & other).total() / (one.total() + other.total())
+
+
+def _unrelated(gpu_share: float | None, operator_share: float | None) -> str:
+    known = [
+        f"{share:.0%} of {what}"
+        for share, what in ((gpu_share, "the GPU time"), (operator_share, "the operator calls"))
+        if share is not None
+    ]
+    said = f"only {' and '.join(known)} could be aligned" if known else "neither kernels nor operators could be aligned"
+    return f"These traces are unrelated: {said}. Nothing below is a comparison of one program with another."
+
+
+def _work(found: Kinship, a: Subject, b: Subject, alignment: Alignment) -> None:
+    """Compare sizes, types and FLOPs of what was paired, and the FLOPs of what was added or removed."""
+    sizes: Counter[str] = Counter()
+    types: Counter[str] = Counter()
+    flops = [0, 0]
+    known = True
+    for spot in alignment.spots:
+        rows_a, rows_b = [alignment.a[i] for i in spot.a], [alignment.b[j] for j in spot.b]
+        if len(rows_a) + len(rows_b) > 2:
+            continue  # fused attention counts its FLOPs differently from the products it replaces
+        for side, rows in enumerate((rows_a, rows_b)):
+            for item in rows:
+                if item.kind in COMPUTE_KINDS:
+                    known &= item.flops is not None
+                    flops[side] += item.flops or 0
+        if rows_a and rows_b and rows_a[0].kind in COMPUTE_KINDS and spot.how != "order and kind":
+            one, other = rows_a[0], rows_b[0]
+            if one.size and other.size and one.size != other.size:
+                sizes[f"{_size(one)} → {_size(other)}"] += 1
+            if one.dtype and other.dtype and one.dtype != other.dtype:
+                types[f"{one.dtype} → {other.dtype}"] += 1
+    reasons = []
+    if sizes:
+        reasons.append(f"other sizes: {_listed(sizes)}")
+    if types:
+        reasons.append(f"other element types: {_listed(types)}")
+    if known and max(flops) and abs(flops[1] - flops[0]) > SAME_FLOPS * max(flops):
+        reasons.append(
+            f"{flops[1] / flops[0]:.3g} times the FLOPs" if flops[0] else "the baseline holds no matrix products"
+        )
+    both_gpu = bool(a.items and b.items)
+    found.same_work = False if reasons else (True if known and both_gpu else None)
+    if reasons:
+        found.other_work = "the traces do not do the same work"
+        found.notes.insert(0, f"Not the same work: {'; '.join(reasons)}. A ratio of times would be no speed-up.")
+
+
+def _size(item: Item) -> str:
+    size = item.size or ()
+    if item.kind == "gemm" and len(size) == 4:
+        m, n, k, batch = size
+        return f"{f'{batch}×' if batch not in (None, 1) else ''}{m}·{k}·{n}"
+    return f"{item.kind} of other operands"
+
+
+def _listed(counts: Counter[str]) -> str:
+    shown = [f"{words}{f' ({number}×)' if number > 1 else ''}" for words, number in counts.most_common(SHOWN_KINDS)]
+    more = len(counts) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

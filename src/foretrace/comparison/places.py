@@ -1,0 +1,199 @@
+"""Every GPU row of two steps in exactly one place: identical, replaced, fused, split, removed or added."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from foretrace.comparison.align import LAST, Match, match_rows, match_within
+from foretrace.comparison.fusions import by_parts, by_place, epilogues
+from foretrace.comparison.spread import change_of, measure
+from foretrace.comparison.subject import Item
+from foretrace.knowledge.comparing import PARTS_NAMED
+from foretrace.model.comparison import CATEGORIES, Category, CategoryName, How, Place, Row
+
+__all__ = ["Alignment", "Spot", "align_steps", "categories", "folded"]
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Rows ``a`` of the baseline and rows ``b`` of the other step that do the same work, by position."""
+
+    category: CategoryName
+    how: How
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """Two steps and where each of their rows went."""
+
+    a: Sequence[Item]
+    b: Sequence[Item]
+    spots: list[Spot]
+
+
+def align_steps(a: Sequence[Item], b: Sequence[Item]) -> Alignment:
+    """Put every row of both steps into one spot, in the order of the other step; what vanished, by the baseline's."""
+    matches = match_rows(a, b)
+    used_a, used_b = {m.a for m in matches}, {m.b for m in matches}
+    spots: list[Spot] = []
+
+    def fuse(parts: tuple[int, ...], whole: int, how: How) -> None:
+        # A fused kernel with a single part in sight is a kernel replaced: the other parts did not run, or elsewhere.
+        spots.append(Spot("fused" if len(parts) > 1 else "replaced", how, parts, (whole,)))
+        used_a.update(parts)
+        used_b.add(whole)
+
+    def split(parts: tuple[int, ...], whole: int, how: How) -> None:
+        spots.append(Spot("split" if len(parts) > 1 else "replaced", how, (whole,), parts))
+        used_b.update(parts)
+        used_a.add(whole)
+
+    for fusion in by_parts(a, b, matches, swapped=False):
+        fuse(fusion.parts, fusion.whole, fusion.how)
+    for fusion in by_parts(b, a, matches, swapped=True):
+        if fusion.whole not in used_a and not used_b & set(fusion.parts):
+            split(fusion.parts, fusion.whole, fusion.how)
+    taken_in = epilogues(a, b, matches, used_a, swapped=False)
+    given_out = epilogues(b, a, matches, used_b, swapped=True)
+    for position, match in enumerate(matches):
+        if position in taken_in:
+            fuse((match.a, *taken_in[position]), match.b, "position")
+        elif position in given_out:
+            split((match.b, *given_out[position]), match.a, "position")
+    matches = [m for position, m in enumerate(matches) if position not in taken_in and position not in given_out]
+    for fusion in by_place(a, b, matches, (used_a, used_b), swapped=False):
+        fuse(fusion.parts, fusion.whole, fusion.how)
+    for fusion in by_place(b, a, matches, (used_b, used_a), swapped=True):
+        if fusion.whole not in used_a and not used_b & set(fusion.parts):
+            split(fusion.parts, fusion.whole, fusion.how)
+    matches = match_within(a, b, matches, LAST, (used_a, used_b))
+    spots += [_pair(a, b, match) for match in matches]
+    used_a |= {m.a for m in matches}
+    used_b |= {m.b for m in matches}
+    spots += [Spot("removed", "none", (i,), ()) for i in range(len(a)) if i not in used_a]
+    spots += [Spot("added", "none", (), (j,)) for j in range(len(b)) if j not in used_b]
+    return Alignment(a, b, spots)
+
+
+def _pair(a: Sequence[Item], b: Sequence[Item], match: Match) -> Spot:
+    same = a[match.a].code == b[match.b].code
+    return Spot("identical" if same else "replaced", match.how, (match.a,), (match.b,))
+
+
+def categories(alignment: Alignment) -> list[Category]:
+    """What falls into each category; only those that hold rows."""
+    found = []
+    for name in CATEGORIES:
+        spots = [spot for spot in alignment.spots if spot.category == name]
+        if not spots:
+            continue
+        rows_a = [alignment.a[i] for spot in spots for i in spot.a]
+        rows_b = [alignment.b[j] for spot in spots for j in spot.b]
+        found.append(
+            Category(
+                category=name,
+                a_kernels=sum(row.is_kernel for row in rows_a),
+                b_kernels=sum(row.is_kernel for row in rows_b),
+                a_transfers=sum(not row.is_kernel for row in rows_a),
+                b_transfers=sum(not row.is_kernel for row in rows_b),
+                a_us=total(rows_a),
+                b_us=total(rows_b),
+            )
+        )
+    return found
+
+
+def folded(alignment: Alignment) -> list[Place]:
+    """The spots as places: alike ones counted, most time first within each category."""
+    groups: dict[tuple[object, ...], list[Spot]] = {}
+    for spot in alignment.spots:
+        names = (
+            tuple((alignment.a[i].name, alignment.a[i].op) for i in spot.a),
+            tuple((alignment.b[j].name, alignment.b[j].op) for j in spot.b),
+        )
+        groups.setdefault((spot.category, spot.how, *names), []).append(spot)
+    places = [_place(alignment, spots) for spots in groups.values()]
+    rank = {name: position for position, name in enumerate(CATEGORIES)}
+    return sorted(places, key=lambda p: (rank[p.category], -max(p.a_us, p.b_us)))
+
+
+def _place(alignment: Alignment, spots: list[Spot]) -> Place:
+    rows_a = [alignment.a[i] for spot in spots for i in spot.a]
+    rows_b = [alignment.b[j] for spot in spots for j in spot.b]
+    first = spots[0]
+    a_bytes, b_bytes = _bytes(rows_a), _bytes(rows_b)
+    vanished = None
+    if first.category == "fused" and a_bytes is not None and b_bytes is not None:
+        vanished = a_bytes - b_bytes
+    return Place(
+        category=first.category,
+        how=first.how,
+        title=_title([alignment.a[i] for i in first.a], [alignment.b[j] for j in first.b]),
+        count=len(spots),
+        a=[_row(alignment.a[i]) for i in first.a],
+        b=[_row(alignment.b[j]) for j in first.b],
+        a_us=total(rows_a),
+        b_us=total(rows_b),
+        change=change_of(measure(_summed(rows_a)), measure(_summed(rows_b))),
+        a_bytes=a_bytes,
+        b_bytes=b_bytes,
+        bytes_vanished=vanished,
+    )
+
+
+def _title(a: list[Item], b: list[Item]) -> str:
+    """The rows in words: one name where both sides have it, else what became what."""
+    if not a or not b:
+        row = (a or b)[0]
+        return f"{row.short_name} ({row.op})" if row.op else row.short_name
+    before, after = _named(a), _named(b)
+    if len(a) == len(b) == 1 and a[0].code == b[0].code:
+        return before
+    return f"{before} → {'another ' if before == after else ''}{after}"
+
+
+def _named(rows: list[Item]) -> str:
+    """A single row by its short name, several by their operators: ``gelu + 2 mul``."""
+    if len(rows) == 1:
+        return rows[0].short_name
+    counts = Counter((row.op or row.short_name).removeprefix("aten::") for row in rows)
+    names = [name if many == 1 else f"{many} {name}" for name, many in counts.items()]
+    shown = names if len(names) <= PARTS_NAMED else [*names[: PARTS_NAMED - 1], f"{len(names) - PARTS_NAMED + 1} more"]
+    return " + ".join(shown)
+
+
+def _summed(rows: list[Item]) -> list[float]:
+    """The time of all rows together in each step; zero for no rows, which is what they take."""
+    if not rows:
+        return [0.0]
+    return [round(fsum(samples), 6) for samples in zip(*(row.samples for row in rows), strict=True)]
+
+
+def _bytes(rows: list[Item]) -> int | None:
+    known = [row.bytes for row in rows if row.bytes is not None]
+    return sum(known) if rows and len(known) == len(rows) else None
+
+
+def total(rows: Iterable[Item]) -> float:
+    """Time of the rows, µs; sums of exact nanoseconds without the dust of binary fractions."""
+    return round(fsum(row.us for row in rows), 6)
+
+
+def _row(item: Item) -> Row:
+    return Row(
+        name=item.name,
+        short_name=item.short_name,
+        kind=item.kind,
+        op=item.op,
+        path=[*item.regions, *item.path],
+        module=item.module,
+        us=item.us,
+        bytes=item.bytes,
+        flops=item.flops,
+        event=item.event,
+    )

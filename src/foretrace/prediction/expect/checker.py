@@ -1,0 +1,219 @@
+"""``check``: hold an expectation against a trace, clause by clause, and explain what broke."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from foretrace.analysis.context import Context
+from foretrace.analysis.explain import explain as explain_trace
+from foretrace.errors import InputError
+from foretrace.model.expectations import (
+    EVERYWHERE,
+    Account,
+    Checked,
+    Clause,
+    Expectation,
+    Outcome,
+    State,
+    StepOutcome,
+)
+from foretrace.model.report import Report, Step
+from foretrace.model.sidefile import SideFile, read_side
+from foretrace.prediction.expect import words
+from foretrace.prediction.expect.accounts import Case, explain
+from foretrace.prediction.expect.language import clause_text, expect
+from foretrace.prediction.expect.observe import observe
+from foretrace.prediction.expect.quantities import find
+from foretrace.prediction.expect.relations import Answer, answer, bound_of_trace, matching
+from foretrace.prediction.expect.seen import Seen
+from foretrace.prediction.expect.subject import Subject, View
+from foretrace.prediction.expect.surprises import surprises
+from foretrace.prediction.expect.toml_reader import read_toml
+from foretrace.trace.load import load
+from foretrace.trace.table import Trace
+
+__all__ = ["check", "judge"]
+
+
+def check(target: Trace | Report | str | Path, expectation: Expectation | str | Path) -> Checked:
+    """Hold an expectation against a trace.
+
+    Args:
+        target: a trace, its path (its side file is read too), or a report. A report alone does not hold API calls,
+            annotations and allocations: what needs them is unknown.
+        expectation: what ``foretrace.expect`` made, one line such as ``"gemm == 3"``, or the ``Path`` of a TOML file.
+
+    Returns:
+        One outcome a clause (held, broken, or unknown with the reason), each broken one with what accounts for it.
+
+    Raises:
+        TraceReadError: the path holds no readable trace.
+        InputError: the expectation cannot be read, or names a step that the trace does not have.
+    """
+    if isinstance(expectation, Path):
+        expectation = read_toml(expectation)
+    elif isinstance(expectation, str):
+        expectation = expect(expectation)
+    if isinstance(target, Report):
+        return judge(target, expectation)
+    side = None if isinstance(target, Trace) else read_side(target)
+    trace = target if isinstance(target, Trace) else load(target)
+    return judge(explain_trace(trace, side=side), expectation, trace=trace, side=side)
+
+
+def judge(
+    report: Report,
+    expectation: Expectation,
+    *,
+    trace: Trace | None = None,
+    side: SideFile | None = None,
+    steps: Sequence[int] | None = None,
+) -> Checked:
+    """Like ``check`` for a trace that is explained already; ``steps`` are those the report was made of."""
+    context = None
+    if trace is not None:
+        context = Context(trace=trace, side=side, selected=None if steps is None else list(steps))
+    subject = Subject(report, context)
+    bench = _Bench(subject, expectation)
+    outcomes = [bench.outcome(clause) for clause in expectation.clauses]
+    states = [outcome.state for outcome in outcomes]
+    return Checked(
+        trace=report.trace.path,
+        gpus=[gpu.name or "GPU of unknown model" for gpu in report.trace.gpus],
+        steps=[step.label for step in subject.active],
+        state=_worst(states),
+        held=states.count("held"),
+        broken=states.count("broken"),
+        unknown=states.count("unknown"),
+        outcomes=outcomes,
+        surprises=surprises(subject, expectation),
+        alarms=[check.detail for check in report.health if check.state == "bad"],
+        predicted=report.trace.predicted,
+    )
+
+
+def _worst(states: Sequence[State]) -> State:
+    return "broken" if "broken" in states else "unknown" if "unknown" in states else "held"
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """One clause in one step."""
+
+    step: Step
+    view: View
+    state: State
+    observed: float | str | None
+    reason: str | None
+    seen: Seen | None = None
+    answer: Answer | None = None
+
+
+@dataclass(eq=False)
+class _Bench:
+    """Where the clauses of one expectation are judged."""
+
+    subject: Subject
+    expectation: Expectation
+    _others: dict[str, Subject] = field(default_factory=dict)
+
+    def outcome(self, clause: Clause) -> Outcome:
+        """The verdict on one clause over all the steps it speaks of."""
+        if clause.scope == EVERYWHERE and clause.quantity in ("bound", "unprofiled_us"):
+            return self._of_trace(clause)
+        judged = [self._judged(clause, step) for step in self.subject.steps(clause.scope)]
+        there = [one for one in judged if one.view.absent is None]
+        # A region that runs in some steps only is judged where it runs.
+        judged = there or judged
+        state: State = _worst([one.state for one in judged]) if judged else "unknown"
+        wrong = [one for one in judged if one.state == "broken"]
+        # Where every step breaks it, the last one explains: the first may be cold.
+        broken = (wrong[-1] if len(wrong) == len(judged) else wrong[0]) if wrong else None
+        reasons = list(dict.fromkeys(one.reason for one in judged if one.state == "unknown" and one.reason))
+        if not judged:
+            reasons = ["the trace holds no step"]
+        return self._outcome(
+            clause,
+            state,
+            [(one.step.label, one.observed) for one in judged],
+            "; ".join(reasons),
+            broken=broken,
+            steps=[
+                StepOutcome(
+                    index=one.step.index,
+                    label=one.step.label,
+                    state=one.state,
+                    observed=one.observed,
+                    reason=one.reason,
+                )
+                for one in judged
+            ],
+        )
+
+    def _outcome(
+        self,
+        clause: Clause,
+        state: State,
+        values: list[tuple[str, float | str | None]],
+        reason: str | None,
+        *,
+        broken: _Judged | None = None,
+        steps: Sequence[StepOutcome] = (),
+    ) -> Outcome:
+        quantity = find(clause.quantity)
+        return Outcome(
+            expectation=clause_text(clause),
+            quantity=clause.quantity,
+            scope=clause.scope,
+            unit=None if quantity is None or quantity.unit == "words" else quantity.unit,
+            expected=words.expected(clause),
+            observed=words.observed(clause, values),
+            state=state,
+            reason=reason if state == "unknown" else None,
+            steps=list(steps),
+            accounts=self._accounts(clause, broken) if state == "broken" and broken is not None else [],
+        )
+
+    def _judged(self, clause: Clause, step: Step) -> _Judged:
+        view = self.subject.view(clause.scope, step)
+        if clause.range is None:
+            said = answer(self.subject, view, clause, self._other)
+            return _Judged(step, view, said.state, said.observed, said.reason, answer=said)
+        if clause.pattern:
+            seen = matching(self.subject, view, clause.pattern)
+        else:
+            seen = observe(self.subject, view, clause.quantity)
+        state: State = "unknown"
+        if seen.value is not None:
+            state = "held" if seen.value in clause.range else "broken"
+        return _Judged(step, view, state, seen.value, seen.reason, seen=seen)
+
+    def _of_trace(self, clause: Clause) -> Outcome:
+        """A clause about all steps together."""
+        steps = self.subject.active or self.subject.report.steps
+        if not steps:
+            return self._outcome(clause, "unknown", [], "the trace holds no step")
+        view = self.subject.view(EVERYWHERE, steps[0])
+        if clause.range is None:
+            said = bound_of_trace(self.subject, clause.words)
+            one = _Judged(steps[0], view, said.state, said.observed, said.reason, answer=said)
+        else:
+            one = self._judged(clause, steps[0])
+        return self._outcome(clause, one.state, [("", one.observed)], one.reason, broken=one)
+
+    def _accounts(self, clause: Clause, one: _Judged) -> list[Account]:
+        siblings = [other for other in self.expectation.clauses if other.scope == clause.scope and other != clause]
+        return explain(Case(self.subject, one.view, clause, siblings, one.seen, one.answer))
+
+    def _other(self, path: str) -> Subject:
+        """The other trace, read once however many clauses name it."""
+        if path not in self._others:
+            try:
+                trace = load(path)
+            except InputError as error:
+                raise InputError(f"same_kernels_as: {error}") from None
+            side = read_side(path)
+            self._others[path] = Subject(explain_trace(trace, side=side), Context(trace=trace, side=side))
+        return self._others[path]

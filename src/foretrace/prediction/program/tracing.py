@@ -1,0 +1,191 @@
+"""``trace_program``: run one step of a program on the meta device and write down what it asks of a GPU."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from foretrace.errors import ForetraceError, InputError
+from foretrace.knowledge.gpus import Gpu
+from foretrace.prediction.program.graphs import Compiler
+from foretrace.prediction.program.lower import Lowering
+from foretrace.prediction.program.observe import ModulePath, Recorder, Storages, observe
+from foretrace.prediction.program.stand_ins import AsOnGpu, torch_version
+from foretrace.prediction.program.target import tensors_of, to_meta
+from foretrace.prediction.program.tree import build_tree
+from foretrace.prediction.work import Mode, Program
+
+__all__ = ["VARIANTS", "trace_program"]
+
+VARIANTS = ("eager", "compile")
+
+
+def trace_program(
+    function: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    keywords: Mapping[str, Any] | None = None,
+    *,
+    name: str,
+    variant: str = "eager",
+    mode: Mode = "forward",
+    gpu: Gpu | None = None,
+    annotation: str | None = None,
+    release: tuple[int, int] | None = None,
+) -> Program:
+    """What one step of ``function(*inputs, **keywords)`` asks of a GPU.
+
+    The step is what ``foretrace run`` records: ``forward`` without gradients; ``train`` forward, the sum of all
+    outputs, and backward, gradients dropped before each step. One step is run before the one that is written down, so
+    that an optimizer has its state and compiled code is compiled.
+
+    Args:
+        function: a module or callable; its parameters, like the inputs, on the meta device (others are moved there).
+        inputs, keywords: what it is called with.
+        name: what to call the program.
+        variant: ``eager`` or ``compile``.
+        mode: ``forward`` or ``train``.
+        gpu: the GPU to choose attention backends and reductions for; ``None``: a recent data-centre GPU.
+        release: the release of torch that will run on the GPU, ``(2, 11)``; ``None``: the one that is installed here.
+        annotation: a `record_function` around the forward pass, as the built-in workloads have one.
+
+    Raises:
+        InputError: the variant or mode is not known, or the program needs data that the meta device does not have.
+        ProfilerActiveError: a profiler is running in this process.
+    """
+    if variant not in VARIANTS:
+        raise InputError(f"--variant {variant} cannot be predicted; choose from {', '.join(VARIANTS)}")
+    if mode not in ("forward", "train"):
+        raise InputError(f"--mode {mode} is not known; choose from forward, train")
+    function, inputs, keywords = to_meta(name, function, inputs, keywords or {})
+    runs_with = release or torch_version()
+    storages = Storages()
+    path = ModulePath(function)
+    recorder = Recorder(storages, path)
+    notes: list[str] = []
+    context = Lowering(gpu, fresh=storages.fresh)
+    roads = AsOnGpu(gpu, notes, runs_with)
+    compiler = Compiler(roads, recorder, context.unknown) if variant == "compile" else None
+    step = _make_step(function, inputs, keywords, mode, annotation, compiler)
+    with ExitStack() as stack:
+        stack.enter_context(_lists_as_on_gpu())
+        if compiler is None:
+            stack.enter_context(roads.within_functions())
+            stack.enter_context(roads)
+        with _failure_said(name):
+            step(None)
+            if compiler is not None:
+                compiler.start()
+            with path.watched() if compiler is None else nullcontext():
+                events = observe(lambda: step(recorder))
+    roots = build_tree(events, recorder.calls, context, compiler.rows if compiler is not None else None)
+    program = Program(name, roots, variant, mode, {}, context.unknown, list(dict.fromkeys(notes)))
+    program.persistent = _persistent(program)
+    for tensor in tensors_of((function, inputs, dict(keywords))):
+        item = recorder.operand(tensor)
+        program.persistent.setdefault(item.tensor.storage, item.access.bytes)
+    return program
+
+
+def _persistent(program: Program) -> dict[int, int]:
+    """Storages that are read before anything in the step writes them: they were there before."""
+    found: dict[int, int] = {}
+    written: set[int] = set()
+    for work in program.work():
+        for access in work.reads:
+            if access.storage not in written:
+                found[access.storage] = max(found.get(access.storage, 0), access.bytes)
+        written.update(access.storage for access in work.writes)
+    return found
+
+
+def _make_step(
+    function: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    keywords: Mapping[str, Any],
+    mode: Mode,
+    annotation: str | None,
+    compiler: Compiler | None,
+) -> Callable[[Recorder | None], None]:
+    called = compiler.compile(function) if compiler is not None else function
+    leaves = [item for item in tensors_of((function, inputs, dict(keywords))) if item.requires_grad and item.is_leaf]
+
+    def forward(recorder: Recorder | None) -> Any:
+        # Dynamo leaves code alone that runs under a dispatch mode, so compiled code reports its calls itself.
+        watching = recorder if recorder is not None and compiler is None else nullcontext()
+        with torch.profiler.record_function(annotation) if annotation is not None else nullcontext(), watching:
+            return called(*inputs, **keywords)
+
+    def step(recorder: Recorder | None) -> None:
+        if mode == "forward":
+            with torch.no_grad():
+                forward(recorder)
+            return
+        for leaf in leaves:
+            leaf.grad = None
+        with torch.enable_grad():
+            outputs = [item for item in tensors_of(forward(recorder)) if item.requires_grad]
+            if not outputs:
+                raise InputError("--mode train needs an output with gradients, and this program returns none")
+            with recorder if recorder is not None else nullcontext():
+                total = outputs[0].sum()
+                for tensor in outputs[1:]:
+                    total = total + tensor.sum()
+                total.backward()  # type: ignore[no-untyped-call]
+
+    return step
+
+
+@contextmanager
+def _lists_as_on_gpu() -> Iterator[None]:
+    """Optimizers walk lists of tensors at once on a GPU; here they must take the meta device for one."""
+    try:
+        from torch.utils import _foreach_utils as module
+    except ImportError:
+        yield
+        return
+    kept = {
+        name: getattr(module, name)
+        for name in ("_get_foreach_kernels_supported_devices", "_get_fused_kernels_supported_devices")
+        if hasattr(module, name)
+    }
+
+    def with_meta(original: Callable[[], list[str]]) -> Callable[[], list[str]]:
+        return lambda: [*original(), "meta"]
+
+    users = [module, sys.modules[torch.optim.Optimizer.__module__]]
+    before = [(user, name, getattr(user, name)) for user in users for name in kept if hasattr(user, name)]
+    try:
+        for user, name, original in before:
+            setattr(user, name, with_meta(original))
+        yield
+    finally:
+        for user, name, original in before:
+            setattr(user, name, original)
+
+
+@contextmanager
+def _failure_said(name: str) -> Iterator[None]:
+    """Turn what the program raises on the meta device into one sentence."""
+    try:
+        yield
+    except ForetraceError:
+        raise
+    except (Exception, SystemExit) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        said = lines[0] if lines else "no message"
+        if "no fake impl or Meta kernel" in said:
+            operator = said.split(": ")[0]
+            raise InputError(
+                f"{name} cannot be predicted: torch {torch.__version__} knows no shapes for one of its operators "
+                f"({operator}); a newer torch, or torch.library.register_fake, may give it some"
+            ) from error
+        if "meta" in said.lower() or isinstance(error, NotImplementedError):
+            raise InputError(
+                f"{name} cannot be predicted: it needs the values of tensors, and a prediction runs without data "
+                f"({type(error).__name__}: {said})"
+            ) from error
+        raise InputError(f"{name} failed on tensors without data: {type(error).__name__}: {said}") from error

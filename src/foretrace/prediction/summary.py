@@ -1,0 +1,175 @@
+"""A prediction in numbers: its rows, what they add up to, and the expectation that follows."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from foretrace.analysis.roofline import arithmetic_peak, bound_of
+from foretrace.knowledge.gpus import Gpu
+from foretrace.knowledge.kernels import decode
+from foretrace.model.expectations import Expectation
+from foretrace.model.prediction import PredictedGroup, PredictedRow, PredictionInfo
+from foretrace.model.report import Bound
+from foretrace.prediction.expect import expect
+from foretrace.prediction.plan import Planned
+from foretrace.prediction.timeline import Timeline
+from foretrace.prediction.work import Program, Work
+from foretrace.version import __version__
+
+__all__ = ["expectation_of", "summarise"]
+
+
+def summarise(program: Program, gpu: Gpu, plans: Sequence[Sequence[Planned]], timeline: Timeline) -> PredictionInfo:
+    """Rows and totals of a program's planned rows, laid out as ``timeline``."""
+    events = iter(timeline.rows)
+    rows: list[PredictedRow] = []
+    compute_us: list[float] = []
+    memory_us: list[float] = []
+    peaks: dict[str, None] = {}
+    for work, plan in zip(program.work(), plans, strict=True):
+        for planned in plan:
+            rate = arithmetic_peak(gpu, decode(planned.name, op=work.op), work.dtype) if planned.flops else None
+            by_flops = planned.flops / rate[0] / 1e6 if planned.flops and rate else None
+            by_bytes = planned.bytes / gpu.memory_bandwidth_gbps / 1e3 if planned.bytes else None
+            if by_flops is not None and rate is not None:
+                compute_us.append(by_flops)
+                peaks[rate[1]] = None
+            if by_bytes is not None:
+                memory_us.append(by_bytes)
+            rows.append(_row(next(events), work, planned, by_flops, by_bytes))
+    if memory_us:
+        peaks[f"memory bandwidth, {gpu.name} datasheet"] = None
+    return PredictionInfo(
+        predicted=True,
+        version=__version__,
+        program=program.name,
+        gpu=gpu.name,
+        variant=program.variant,
+        mode=program.mode,
+        gpu_busy_us=sum(row.us for row in rows),
+        gpu_busy_low_us=sum(row.low_us for row in rows),
+        gpu_busy_high_us=sum(row.high_us for row in rows),
+        cpu_us=timeline.cpu_us,
+        flops=_known_sum(row.flops for row in rows),
+        bytes=_known_sum(row.bytes for row in rows),
+        compute_floor_us=sum(compute_us) if compute_us else None,
+        memory_floor_us=sum(memory_us) if memory_us else None,
+        peaks=list(peaks),
+        basis=_bases(rows),
+        unknown=dict(program.unknown),
+        notes=[*program.notes, *dict.fromkeys(work.note for work in program.work() if work.note)],
+        kernels=sum(row.row == "kernel" for row in rows),
+        memsets=sum(row.row == "memset" for row in rows),
+        memcpys=sum(row.row == "memcpy" for row in rows),
+        groups=_groups(rows),
+        rows=rows,
+    )
+
+
+def expectation_of(info: PredictionInfo, bound: Bound) -> Expectation:
+    """What a recording should hold: counts and FLOPs exactly, times within the predicted interval.
+
+    ``bound`` is the verdict on the predicted step. It is expected where it speaks of the kernels; whether a step is
+    overhead-bound a recording alone can rarely tell, because the profiler lengthens CPU time.
+    """
+    quantities: dict[str, Any] = {
+        "kernels": info.kernels,
+        "memsets": info.memsets,
+        "memcpys": info.memcpys,
+        "launches": len(info.rows),
+    }
+    kinds = dict.fromkeys(row.kind for row in info.rows if row.row == "kernel")
+    for kind in kinds:
+        quantities[kind] = sum(row.kind == kind and row.row == "kernel" for row in info.rows)
+    if info.rows:
+        quantities["gpu_busy_us"] = _rounded(info.gpu_busy_low_us, info.gpu_busy_high_us)
+    for kind in kinds:
+        rows = [row for row in info.rows if row.kind == kind and row.row == "kernel"]
+        quantities[f"{kind}_us"] = _rounded(sum(row.low_us for row in rows), sum(row.high_us for row in rows))
+    if info.flops is not None:
+        quantities["flops"] = info.flops
+    if bound in ("compute", "memory"):
+        quantities["bound"] = bound
+    return expect(**quantities)
+
+
+def _rounded(low: float, high: float) -> tuple[float, float]:
+    """An interval to the nanosecond, as wide as it was or wider."""
+    return math.floor(low * 1000) / 1000, math.ceil(high * 1000) / 1000
+
+
+def _known_sum(values: Iterable[int | None]) -> int | None:
+    """The sum of those that are known; None where none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _row(event: int, work: Work, planned: Planned, compute_us: float | None, memory_us: float | None) -> PredictedRow:
+    floors = [floor for floor in (compute_us, memory_us) if floor is not None]
+    return PredictedRow(
+        event=event,
+        row=planned.row,
+        name=planned.name,
+        kind=planned.kind,
+        op=work.op,
+        shape=_shape(work) if planned.row == "kernel" else None,
+        us=planned.us,
+        low_us=planned.low_us,
+        high_us=planned.high_us,
+        flops=planned.flops,
+        bytes=planned.bytes,
+        floor_us=max(floors) if floors else None,
+        bound=bound_of(compute_us, memory_us, planned.us),
+        basis=planned.basis,
+    )
+
+
+def _shape(work: Work) -> str:
+    """Sizes of a product in torch's order (M×N×K), with its layout; of other work the points it iterates over."""
+    product = work.product
+    if product is not None:
+        batch = f"{product.batch}·" if product.batch > 1 else ""
+        return f"{batch}{product.m}×{product.n}×{product.k} {product.layout}"
+    if work.reduced > 1:
+        return f"{work.elements // work.reduced}×{work.reduced}"
+    return str(work.elements)
+
+
+def _bases(rows: Sequence[PredictedRow]) -> list[str]:
+    """What the times rest on, most time first, each with its share of the GPU time."""
+    total = sum(row.us for row in rows)
+    time: defaultdict[str, float] = defaultdict(float)
+    for row in rows:
+        time[row.basis or "not stated"] += row.us
+    ranked = sorted(time.items(), key=lambda item: (-item[1], item[0]))
+    return [f"{basis} ({us / total:.0%} of the GPU time)" for basis, us in ranked] if total else []
+
+
+def _groups(rows: Sequence[PredictedRow]) -> list[PredictedGroup]:
+    table: dict[tuple[object, ...], list[PredictedRow]] = {}
+    for row in rows:
+        table.setdefault((row.row, row.kind, row.op, row.shape), []).append(row)
+    total = sum(row.us for row in rows)
+    groups = []
+    for members in table.values():
+        first, us = members[0], sum(row.us for row in members)
+        groups.append(
+            PredictedGroup(
+                row=first.row,
+                kind=first.kind,
+                op=first.op,
+                shape=first.shape,
+                calls=len(members),
+                us=us,
+                low_us=sum(row.low_us for row in members),
+                high_us=sum(row.high_us for row in members),
+                share=us / total if total else 0.0,
+                flops=_known_sum(row.flops for row in members),
+                bytes=_known_sum(row.bytes for row in members),
+                bound=first.bound,
+            )
+        )
+    return sorted(groups, key=lambda group: -group.us)

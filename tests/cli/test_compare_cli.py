@@ -1,0 +1,93 @@
+"""``foretrace compare``: forms of output, gates as exit codes, refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from foretrace.cli import main
+from foretrace.model.comparison_schema import COMPARISON_SCHEMA
+
+TRACES = Path(__file__).parents[1] / "data" / "traces"
+EAGER, COMPILED = (str(TRACES / f"mlp_{name}.json.gz") for name in ("eager", "compile"))
+
+
+def test_text(capsys):
+    assert main(["compare", EAGER, COMPILED]) == 0
+    out, err = capsys.readouterr()
+    assert "CONCLUSION  against mlp_eager" in out
+    assert err == ""
+
+
+def test_json_is_one_line_that_the_schema_accepts(capsys):
+    assert main(["compare", EAGER, COMPILED, "--json"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    document = json.loads(line)
+    assert document["schema"] == "foretrace.compare/1"
+    Draft202012Validator(json.loads(COMPARISON_SCHEMA.read_text(encoding="utf-8"))).validate(document)
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"), [("x.md", "# Comparison"), ("x.json", '{"schema"'), ("x.txt", "foretrace compare")]
+)
+def test_the_name_of_the_output_says_its_form(tmp_path, name, begins, capsys):
+    target = tmp_path / name
+    assert main(["compare", EAGER, COMPILED, "-o", str(target)]) == 0
+    assert target.read_text(encoding="utf-8").startswith(begins)
+    assert capsys.readouterr().out == ""
+
+
+def test_markdown_on_standard_output(capsys):
+    assert main(["compare", EAGER, COMPILED, "--markdown"]) == 0
+    assert capsys.readouterr().out.startswith("# Comparison")
+
+
+@pytest.mark.parametrize(
+    ("gates", "code"),
+    [
+        (["--fail-on", "gpu_time > +3%"], 0),
+        (["--fail-on", "gpu_time < -3%"], 1),
+        (["--fail-on", "kernels > +0", "--fail-on", "cpu_time > +10%"], 1),
+        (["--fail-on", "end_to_end > +3%"], 0),
+        (["--fail-on", "end_to_end > +3%", "--strict"], 1),
+    ],
+)
+def test_gates(gates, code, capsys):
+    assert main(["compare", EAGER, COMPILED, *gates]) == code
+    out, err = capsys.readouterr()
+    assert "GATES" in out
+    assert bool(err) == bool(code)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([EAGER], "at least two traces"),
+        ([EAGER, "no_such_file.json"], "no_such_file.json"),
+        ([EAGER, COMPILED, "--fail-on", "gpu_tme > +3%"], "did you mean 'gpu_time'"),
+        ([EAGER, ""], "an empty path"),
+        (["-", "-"], "only once"),
+        ([EAGER, COMPILED, "-o", EAGER], "one of the traces"),
+        ([EAGER, COMPILED, "-o", ""], "--output is empty"),
+        ([EAGER, COMPILED, "-o", str(TRACES)], "is a directory"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence_and_exit_code_two(arguments, said, capsys):
+    assert main(["compare", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert len(err.splitlines()) == 1
+
+
+def test_nothing_is_overwritten_without_force(tmp_path, capsys):
+    target = tmp_path / "x.md"
+    target.write_text("mine")
+    assert main(["compare", EAGER, COMPILED, "-o", str(target)]) == 2
+    assert target.read_text() == "mine"
+    assert main(["compare", EAGER, COMPILED, "-o", str(target), "--force"]) == 0
+    assert target.read_text(encoding="utf-8").startswith("# Comparison")
+    capsys.readouterr()

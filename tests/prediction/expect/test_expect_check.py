@@ -1,0 +1,223 @@
+"""Verdicts on real traces: what held, what broke and by which events, what is unknown and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import foretrace
+from foretrace import check, expect
+from foretrace.errors import InputError
+from foretrace.model.expectations import Account, Checked, Outcome
+
+TRACES = Path(__file__).parents[2] / "data" / "traces"
+EAGER, COMPILED = TRACES / "mlp_eager.json.gz", TRACES / "mlp_compile.json.gz"
+GRAPH, TRAIN = TRACES / "mlp_cudagraph.json.gz", TRACES / "mlp_train_eager.json.gz"
+
+
+def outcome(checked: Checked, quantity: str) -> Outcome:
+    (found,) = [one for one in checked.outcomes if one.quantity == quantity]
+    return found
+
+
+def rules(accounts: list[Account]) -> list[str | None]:
+    return [account.rule for account in accounts]
+
+
+def test_the_guess_of_the_article_is_half_right_on_hopper():
+    guess = expect(kernels=5, gemm=3, elementwise=2, occupancy_query_before="gemm")
+    checked = check(EAGER, guess)
+    assert [one.state for one in checked.outcomes] == ["held", "held", "held", "broken"]
+    wrong = checked.outcomes[3]
+    assert wrong.observed == "0 of 3"
+    (account,) = wrong.accounts
+    assert account.rule == "no_query_by_design"
+    assert "cuLaunchKernelEx" in account.text
+    assert account.why is not None
+    assert "nvjet" in account.why
+    # The three products of the step and their launch calls.
+    assert len(account.evidence) == 6
+    assert {one.name for one in account.evidence if "nvjet" not in one.name} == {"cuLaunchKernelEx"}
+    (surprise,) = checked.surprises
+    assert surprise.text == "2 memsets of 4 B by aten::mm in every step"
+    assert (surprise.rule, surprise.finding) == ("library_memset", "library_memsets")
+
+
+def test_every_step_is_judged():
+    held = outcome(check(EAGER, expect(kernels=5)), "kernels")
+    assert [(step.label, step.observed) for step in held.steps] == [
+        ("ProfilerStep#2", 5), ("ProfilerStep#3", 5), ("ProfilerStep#4", 5),
+    ]  # fmt: skip
+    slow = outcome(check(EAGER, expect(wall_us="<= 400")), "wall_us")
+    assert [step.state for step in slow.steps] == ["broken", "held", "held"]
+    assert "cold_step" in rules(slow.accounts)
+
+
+def test_one_step_can_be_asked():
+    assert check(EAGER, expect(step="#3", wall_us="<= 400")).state == "held"
+    assert check(EAGER, expect(step=0, wall_us="<= 400")).state == "broken"
+    with pytest.raises(InputError, match="the trace has 0 \\(ProfilerStep#2\\)"):
+        check(EAGER, expect(step="#9", kernels=5))
+
+
+def test_a_fused_kernel_accounts_for_missing_pointwise_ones():
+    checked = check(COMPILED, expect(kernels=5, elementwise=2))
+    fewer = outcome(checked, "elementwise")
+    (account,) = fewer.accounts
+    assert (account.rule, account.count) == ("fused", -2)
+    assert "gelu and mul in one kernel" in account.text
+    assert account.evidence[0].name == "triton_poi_fused__unsafe_view_gelu_mul_0"
+    assert [(a.rule, a.count) for a in outcome(checked, "kernels").accounts] == [("fused", -1)]
+
+
+def test_pointwise_kernels_account_for_a_missing_fusion():
+    (account,) = outcome(check(EAGER, expect(fused=1)), "fused").accounts
+    assert (account.rule, account.finding) == ("not_fused", "hbm_round_trip")
+
+
+def test_nothing_to_fuse_is_said_of_one_pointwise_kernel():
+    trace = TRACES / "matmul_add_eager.json.gz"
+    assert rules(outcome(check(trace, expect(fused=1)), "fused").accounts) == ["nothing_to_fuse"]
+
+
+def test_memsets_are_the_library_s():
+    (account,) = outcome(check(EAGER, expect(memsets=0)), "memsets").accounts
+    assert (account.rule, account.finding, account.count) == ("library_memset", "library_memsets", 2)
+    assert len(account.evidence) == 2
+
+
+def test_launches_are_more_than_kernels():
+    (account,) = outcome(check(EAGER, expect(launches=5)), "launches").accounts
+    assert account.text == "7 launch calls: 5 kernels, 2 memsets"
+
+
+def test_a_graph_launch_accounts_for_missing_launches():
+    first, _ = outcome(check(GRAPH, expect(launches=5)), "launches").accounts
+    assert (first.rule, first.finding) == ("graph_launch", "cuda_graph")
+    assert first.text == "1 graph launch put 4 kernels on the GPU"
+
+
+def test_a_backward_pass_accounts_for_kernels_nobody_counted():
+    accounts = outcome(check(TRAIN, expect(kernels=5, gemm=3, elementwise=2)), "kernels").accounts
+    assert [(a.rule, a.count) for a in accounts] == [("backward", 16), ("fill", 1), ("of_operator", None)]
+
+
+def test_a_bias_in_the_epilogue_accounts_for_a_missing_addition():
+    trace = TRACES / "linear_eager.json.gz"
+    (account,) = outcome(check(trace, expect(elementwise=1)), "elementwise").accounts
+    assert (account.rule, account.finding) == ("epilogue", "bias_in_epilogue")
+
+
+@pytest.mark.parametrize(
+    ("trace", "expectation", "why"),
+    [
+        (EAGER, expect(peak_memory_bytes="<= 1 GB"), "profile_memory=True"),
+        (EAGER, expect(bound="compute"), "this trace alone cannot tell"),
+        (EAGER, expect(unprofiled_us="<= 250"), "not timed without the profiler"),
+        (EAGER, expect(graph_breaks=0), "no compiled region"),
+        (EAGER, expect(region="mlp_fw", kernels=5), "no region is called mlp_fw in the trace; it has mlp_fwd"),
+        (EAGER, expect(module="Linear_0", kernels=1), "with_stack=True"),
+        (EAGER, expect(op="aten::bmm", kernels=1), "no operator is called aten::bmm"),
+        (GRAPH, expect(flops="> 0"), "replayed by a CUDA graph"),
+        (GRAPH, expect(op="aten::mm", kernels=3), "a CUDA graph replays 4 kernels"),
+        (GRAPH, expect(occupancy_query_before="gemm"), "a CUDA graph replays the kernels"),
+        (GRAPH, expect(metadata_only=0), "CUDA graph"),
+        (EAGER, expect(occupancy_query_before="attention"), "no attention kernel ran"),
+    ],
+)
+def test_what_the_trace_does_not_hold_is_unknown_with_the_reason(
+    trace: Path, expectation: foretrace.Expectation, why: str
+):
+    checked = check(trace, expectation)
+    assert checked.state == "unknown"
+    (one,) = checked.outcomes
+    assert one.observed is None
+    assert one.reason is not None
+    assert any(part in one.reason for part in why.split("|")), one.reason
+
+
+def test_what_nobody_can_set_the_pace_of_is_broken_all_the_same():
+    one = outcome(check(EAGER, expect(bound="memory")), "bound")
+    assert one.state == "broken"
+    assert "71% compute-bound" in one.accounts[0].text
+
+
+def test_places_divide_a_step():
+    checked = check(
+        EAGER,
+        expect("mlp_fwd: kernels == 5", "op aten::linear: calls == 3", "op aten::linear: gemm == 3")
+        & expect("op aten::linear: memsets == 2", "op aten::gelu: kernels == 1", "op aten::gelu: elementwise_us <= 33")
+        & expect("op aten::*: kernels == 5", "region mlp_fwd, op aten::mul: gpu_busy_us == 36..38")
+        & expect("op aten::bmm: calls == 0", "mlp_fwd: metadata_only == 18", "mlp_fwd: bound == compute"),
+    )
+    assert [(one.expectation, one.observed) for one in checked.outcomes if one.state != "held"] == []
+
+
+def test_patterns_look_into_decoded_names():
+    checked = check(
+        COMPILED,
+        expect(
+            "kernel[tile=256x128, layout=TN] == 2",
+            "kernel[name=/^nvjet_.*_TNT$/] == 3",
+            'kernel[parts="gelu, mul", kind=fused] == 1',
+            "kernel[dtype=bf16] == 3",
+            "kernel[op=aten::*] == 3",
+            "kernel[parts=silu] == 0",
+        ),
+    )
+    assert [one.state for one in checked.outcomes] == ["held"] * 6
+
+
+def test_a_pattern_that_misses_names_what_is_there_instead():
+    (account,) = check(EAGER, expect("kernel[tile=256x128] == 3")).outcomes[0].accounts
+    assert account.text == "nvjet 192x128 64x5 TN has tile 192x128, not 256x128"
+
+
+def test_the_order_of_kernels():
+    kinds = ["gemm", "elementwise", "gemm", "elementwise", "gemm"]
+    assert check(EAGER, expect(order=kinds)).state == "held"
+    assert check(EAGER, expect(order=["memset", "gemm", "memset", "gemm", "gemm"])).state == "held"
+    assert check(EAGER, expect(order=["op:aten::gelu", "op:aten::mul"])).state == "held"
+    wrong = check(EAGER, expect(order=["op:aten::mul", "op:aten::gelu"])).outcomes[0]
+    assert wrong.observed == "op:aten::gelu → op:aten::mul"
+    assert "number 1 is op:aten::gelu" in wrong.accounts[0].text
+
+
+def test_the_same_kernels_as_another_trace():
+    checked = check(EAGER, expect(same_kernels_as=[[str(COMPILED)], [str(COMPILED), "gemm"], [str(EAGER)]]))
+    assert [one.state for one in checked.outcomes] == ["broken", "held", "held"]
+    assert checked.outcomes[0].observed == "3 of its 4 kernels and 2 others"
+    text = checked.outcomes[0].accounts[0].text
+    assert "triton_poi gelu·mul" in text
+    assert "only here: elementwise<8> gelu, elementwise<8> mul" in text
+
+
+def test_ratios_and_amounts():
+    checked = check(
+        EAGER,
+        expect(
+            "gpu_busy_us / period_us >= 40%", "bytes / flops < 0.01", "gemm_us / gpu_busy_us == 69%..71%",
+            "flops == 115.96 GFLOP ± 0.1%", "bytes == 455 MB ± 1%", "cpu_us <= 400", "metadata_only == 18",
+        ),
+    )  # fmt: skip
+    assert [(one.expectation, one.observed) for one in checked.outcomes if one.state != "held"] == []
+
+
+def test_a_report_alone_is_checked_as_far_as_it_goes():
+    report = foretrace.explain(EAGER)
+    checked = check(report, expect("op aten::linear: gemm == 3", kernels=5, occupancy_queries=0, recompiles=0))
+    assert [one.state for one in checked.outcomes] == ["held", "held", "held", "unknown"]
+    assert checked.outcomes[3].reason is not None
+    assert "check the trace itself" in checked.outcomes[3].reason
+
+
+def test_a_line_or_a_file_is_an_expectation_too(tmp_path: Path):
+    (tmp_path / "e.toml").write_text("gemm = 3", encoding="utf-8")
+    assert check(EAGER, "gemm == 3").state == check(EAGER, tmp_path / "e.toml").state == "held"
+
+
+def test_the_kinds_nobody_named_are_told():
+    surprises = check(EAGER, expect(gemm=3, memsets=2)).surprises
+    assert [one.quantity for one in surprises] == ["elementwise"]
+    assert check(EAGER, expect(gemm=3, memsets=2, kernels=5)).surprises == []

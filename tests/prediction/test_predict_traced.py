@@ -1,0 +1,71 @@
+"""From a module to the timeline, with torch: the predicted tree is the one a GPU's recording has."""
+
+from pathlib import Path
+
+import pytest
+
+import foretrace
+from foretrace.analysis import explain
+from foretrace.cli.subject import Subject
+from foretrace.prediction.predict import Prediction, predict_program
+from prediction.programs import H200, Roofline
+
+pytest.importorskip("torch", reason="tracing a program needs the torch extra")
+
+SAMPLE = Path(foretrace.__file__).parent / "cli" / "samples" / "h200_mlp_eager.trace.json.gz"
+
+
+def predicted(workload: str, *, variant: str = "eager", train: bool = False, dtype: str = "bf16") -> Prediction:
+    from foretrace.prediction.program import meta_target, trace_program
+
+    subject = Subject(workload, {}, dtype, train=train)
+    subject.settle("meta")
+    built = meta_target(subject.make)
+    mode = "train" if train else "forward"
+    program = trace_program(
+        built.function, built.inputs, name=workload, variant=variant, mode=mode, gpu=H200, annotation=built.annotation
+    )
+    return predict_program(program, H200, clock=Roofline())
+
+
+def test_the_eager_mlp_is_the_recorded_one_operator_for_operator():
+    report, recorded = predicted("mlp").report(), explain(SAMPLE, steps=[1])
+
+    def rows(of):
+        return [(k.kind, k.op, k.op_path, k.flops, k.bytes) for k in of.kernels]
+
+    assert {o.name: o.calls for o in report.operators} == {o.name: o.calls for o in recorded.operators}
+    assert rows(report) == rows(recorded)
+    assert {o.name for o in report.operators if o.metadata_only} == {
+        o.name for o in recorded.operators if o.metadata_only
+    }
+
+
+@pytest.mark.parametrize("workload", ["matmul-add", "linear", "mlp"])
+@pytest.mark.parametrize("train", [False, True], ids=["forward", "train"])
+def test_every_kernel_has_its_launch_its_operator_and_its_phase(workload, train):
+    prediction = predicted(workload, train=train)
+    report = prediction.report()
+    assert (report.coverage.kernels_linked, report.coverage.kernels_with_op) == (1.0, 1.0)
+    assert [check.detail for check in report.health if check.state != "ok"] == []
+    assert len(report.kernels) == prediction.info.kernels
+    assert prediction.info.unknown == {}
+    phases = {kernel.phase for kernel in report.kernels}
+    assert phases == ({"forward", "backward"} if train else {None})
+
+
+@pytest.mark.parametrize("workload", ["matmul-add", "linear", "mlp"])
+def test_flops_counted_from_the_timeline_are_the_planned_ones(workload):
+    for variant in ("eager", "compile"):
+        for train in (False, True):
+            prediction = predicted(workload, variant=variant, train=train)
+            counted = [kernel.flops for kernel in prediction.report().kernels]
+            assert counted == [row.flops for row in prediction.info.rows if row.row == "kernel"]
+
+
+def test_compiling_leaves_the_products_and_joins_the_rest():
+    eager, compiled = predicted("mlp"), predicted("mlp", variant="compile")
+    products = [[row.shape for row in one.info.rows if row.kind == "gemm"] for one in (eager, compiled)]
+    assert products[0] == products[1]
+    assert [row.kind for row in compiled.info.rows if row.kind != "gemm"] == ["fused"]
+    assert any(operator.name.startswith("Torch-Compiled Region") for operator in compiled.report().operators)
