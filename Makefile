@@ -31,7 +31,7 @@ demo: $(VENV)/.demo ## profile an MLP on this machine, explain it, then explain 
 	@$(BIN)/foretrace demo
 
 test: $(VENV)/.dev ## run every test that needs no GPU
-	$(BIN)/python -m pytest -n auto -q
+	$(BIN)/python -m pytest -n auto --dist loadgroup -q
 
 check: $(VENV)/.dev ## format, lint, types, import rules
 	$(BIN)/ruff format --check .
@@ -46,10 +46,10 @@ format: $(VENV)/.dev ## mend format and lint where that is safe
 test-gpu: ## run the GPU tests with the Python that has a CUDA torch (PYTHON=…)
 	PYTHONPATH=src $(PYTHON) -m pytest tests/gpu -m gpu -q
 
-golden: $(VENV)/.dev ## write the golden reports anew (then read the diff like code)
-	$(BIN)/python -m pytest tests/report -q --regolden
+golden: $(VENV)/.dev ## write the golden files and schemas anew (then read the diff like code)
+	$(BIN)/python -m pytest $$(grep -rl --include='test_*.py' regolden tests) -q --regolden
 
-bench: $(VENV)/.dev ## measure reading speed against HTA, and start-up
+bench: $(VENV)/.dev ## measure how fast traces are read against HTA, and start-up
 	$(BIN)/python benchmarks/reading.py
 
 clean: ## remove what the verbs above made, recordings excepted

@@ -24,6 +24,7 @@ import numpy as np
 from foretrace.knowledge import gpus
 from foretrace.knowledge.kernels import decode
 from foretrace.prediction.clock.memory import MemoryRates, memory_us
+from foretrace.prediction.clock.neighbours import COUNT, SOFTENING
 from foretrace.prediction.clock.points import attention_point, memory_point, product_group, product_points
 from foretrace.prediction.clock.products import ProductRates, attention_us, product_us
 
@@ -34,6 +35,8 @@ START = {
 }  # fmt: skip
 # Rates are kept as shares of the datasheet's, so that they mean something on another GPU.
 SHARES = {"tflops": "peak", "cache_tbps": "peak", "cold_tbps": "memory", "warm_tbps": "memory", "split_tbps": "memory"}
+# No product moves its operands faster than memory does, nor much faster than L2 does.
+MOST = {"cold_tbps": 0.95, "warm_tbps": 3.0, "split_tbps": 3.0}
 # A point whose neighbours foretell it this well adds nothing.
 CLOSE = 0.06
 # operator of the sweep → the aten operator whose kernel it is, bytes read and written an element of (x, y, …)
@@ -145,7 +148,7 @@ def fit_products(products: list[Product], gpu: gpus.Gpu, dtype: str) -> dict[str
         before = best
         for name in START:
             for factor in (step, 1 / step):
-                trial = {**shares, name: shares[name] * factor}
+                trial = {**shares, name: min(shares[name] * factor, MOST.get(name, math.inf))}
                 value = loss(trial)
                 if value < best:
                     shares, best = trial, value
@@ -159,22 +162,32 @@ def fit_products(products: list[Product], gpu: gpus.Gpu, dtype: str) -> dict[str
 def thin(features: Any, cold: Any, warm: Any, pattern: Any) -> Any:
     """Indices of points to keep: a third at random, then those that the kept ones foretell badly."""
     order = np.random.default_rng(5).permutation(len(features))
-    kept = list(order[: len(order) // 3])
+    kept = order[: len(order) // 3]
     # Twice: a point kept late can mislead those that were passed over before it.
     for part in 2 * np.array_split(order[len(order) // 3 :], 8):
-        have = np.array(kept)
-        part = np.setdiff1d(part, have)
-        for index in part:
-            squared = ((features[have] - features[index]) ** 2).sum(axis=1)
-            near = np.argpartition(squared, 7)[:7]
-            weight = 1 / (squared[near] + 0.02)
-            votes = np.bincount(pattern[have[near]], weights=weight)
-            off = max(
-                abs(float(weight @ values[have[near]]) / float(weight.sum()) - values[index]) for values in (cold, warm)
-            )
-            if off > CLOSE or votes.argmax() != pattern[index]:
-                kept.append(int(index))
-    return np.sort(np.array(kept))
+        rest = np.setdiff1d(part, kept)
+        near, weight = neighbours(features[kept], features[rest])
+        off = np.zeros(len(rest))
+        for values in (cold, warm):
+            off = np.maximum(off, np.abs((weight * values[kept][near]).sum(axis=1) - values[rest]))
+        votes = [
+            np.bincount(seen, weights=heavy).argmax() for seen, heavy in zip(pattern[kept][near], weight, strict=True)
+        ]
+        kept = np.concatenate((kept, rest[(off > CLOSE) | (np.array(votes) != pattern[rest])]))
+    return np.sort(kept)
+
+
+def neighbours(known: Any, asked: Any) -> tuple[Any, Any]:
+    """For each asked point the nearest known ones and their weights, as the clock takes them; ``(asked, count)``."""
+    near, weight = np.empty((len(asked), COUNT), dtype=np.int64), np.empty((len(asked), COUNT))
+    square = (known**2).sum(axis=1)
+    for start in range(0, len(asked), 256):
+        part = asked[start : start + 256]
+        squared = np.maximum(square + (part**2).sum(axis=1)[:, None] - 2 * part @ known.T, 0.0)
+        found = np.argpartition(squared, COUNT - 1, axis=1)[:, :COUNT]
+        near[start : start + 256] = found
+        weight[start : start + 256] = 1 / (np.take_along_axis(squared, found, axis=1) + SOFTENING)
+    return near, weight / weight.sum(axis=1, keepdims=True)
 
 
 def features_of(members: list[Product]) -> Any:
@@ -187,12 +200,9 @@ def features_of(members: list[Product]) -> Any:
 
 def _fill(values: Any, features: Any) -> None:
     """Give points without a value the weighted mean of their nearest neighbours that have one; in place."""
-    known = np.flatnonzero(~np.isnan(values))
-    for index in np.flatnonzero(np.isnan(values)):
-        squared = ((features[known] - features[index]) ** 2).sum(axis=1)
-        near = np.argpartition(squared, 8)[:8]
-        weight = 1 / (squared[near] + 0.02)
-        values[index] = weight @ values[known[near]] / weight.sum()
+    known, unknown = np.flatnonzero(~np.isnan(values)), np.flatnonzero(np.isnan(values))
+    near, weight = neighbours(features[known], features[unknown])
+    values[unknown] = (weight * values[known][near]).sum(axis=1)
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -40,6 +41,7 @@ def truth_of(report: Report) -> dict[str, Any]:
     }
 
 
+@cache
 def predict(configuration: Configuration, gpu: str, release: tuple[int, int]) -> Any:
     """The prediction for one configuration, made without a GPU."""
     import torch
@@ -70,7 +72,7 @@ def judge(configuration: Configuration, trace: Path, gpu: str, release: tuple[in
     truth = truth_of(foretrace.explain(trace))
     info = predict(configuration, gpu, release).info
     predicted = [row for row in info.rows if row.row == "kernel"]
-    largest = largest_kernels(predicted, truth["rows"])
+    pairs = paired(predicted, truth["rows"])
     return {
         **configuration.as_dict(),
         "gpu_busy_us": truth["gpu_busy_us"],
@@ -80,25 +82,26 @@ def judge(configuration: Configuration, trace: Path, gpu: str, release: tuple[in
         "error": info.gpu_busy_us / truth["gpu_busy_us"] - 1,
         "roofline_us": sum(row.floor_us or 0.0 for row in info.rows),
         "counts": {name: [getattr(info, name), truth[name]] for name in ("kernels", "memsets", "memcpys")},
-        "largest": largest,
+        "largest": [[row.us, us] for row, us in pairs[:LARGEST]],
+        "kernels_inside": [sum(row.low_us <= us <= row.high_us for row, us in pairs), len(pairs)],
         "rows": [[row.kind, row.name, round(row.us, 3)] for row in info.rows],
         "seen": truth["rows"],
     }
 
 
-def largest_kernels(predicted: list[Any], seen: list[Any]) -> list[list[float]]:
-    """``[predicted, measured]`` µs of the three longest kernels, each against the next predicted one of its kind.
+def paired(predicted: list[Any], seen: list[Any]) -> list[tuple[Any, float]]:
+    """``(predicted row, measured µs)`` of each kernel, the longest first.
 
     Within a kind the order of launch decides; where a kind has other numbers, its kernels are not compared, which the
     count of kernels shows.
     """
-    pairs: list[list[float]] = []
-    for kind in {row[0] for row in seen}:
-        mine = [row.us for row in predicted if row.kind == kind]
+    pairs: list[tuple[Any, float]] = []
+    for kind in sorted({row[0] for row in seen}):
+        mine = [row for row in predicted if row.kind == kind]
         theirs = [row[3] for row in seen if row[0] == kind]
         if len(mine) == len(theirs):
-            pairs += [list(pair) for pair in zip(mine, theirs, strict=True)]
-    return sorted(pairs, key=lambda pair: -pair[1])[:LARGEST]
+            pairs += zip(mine, theirs, strict=True)
+    return sorted(pairs, key=lambda pair: -pair[1])
 
 
 def summary(results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -108,6 +111,7 @@ def summary(results: list[dict[str, Any]]) -> dict[str, Any]:
     roofline = [abs(line["roofline_us"] / line["gpu_busy_us"] - 1) for line in results]
     right = [line["counts"]["kernels"][0] == line["counts"]["kernels"][1] for line in results]
     sets = [line["counts"]["memsets"][0] == line["counts"]["memsets"][1] for line in results]
+    held, compared = (sum(line["kernels_inside"][which] for line in results) for which in (0, 1))
     inside = [line["low_us"] <= line["gpu_busy_us"] <= line["high_us"] for line in results]
     return {
         "configurations": len(results),
@@ -117,20 +121,40 @@ def summary(results: list[dict[str, Any]]) -> dict[str, Any]:
         "kernel_counts_right": sum(right) / len(right),
         "memset_counts_right": sum(sets) / len(sets),
         "inside_interval": sum(inside) / len(inside),
+        "kernels_inside_interval": held / compared,
         "roofline_median_error": median(roofline),
         "roofline_worst_error": max(roofline),
     }
 
 
-def list_products(path: Path) -> None:
+# Figure → its line in the tables of README and documentation, and how it is spelt there.
+TOLD = {
+    "median_error": ("GPU time of a step: median error", ".1%"),
+    "worst_error": ("GPU time of a step: worst error", ".1%"),
+    "median_error_of_three_largest_kernels": ("three largest kernels of each step: median error", ".1%"),
+    "kernel_counts_right": ("programs whose number of kernels is exactly right", ".0%"),
+    "memset_counts_right": ("programs whose number of memsets is exactly right", ".0%"),
+    "inside_interval": ("measured steps inside the predicted interval", ".0%"),
+    "kernels_inside_interval": ("measured kernels inside their intervals", ".0%"),
+    "roofline_median_error": ("a roofline from the datasheet alone: median error", ".1%"),
+    "roofline_worst_error": ("a roofline from the datasheet alone: worst error", ".1%"),
+}
+
+
+def table(figures: dict[str, Any]) -> str:
+    """The lines of the tables in ``benchmarks/predictor/README.md`` and ``docs/concepts/prediction.md``."""
+    told = ((words, format(figures[name], spelling)) for name, (words, spelling) in TOLD.items())
+    return "\n".join(f"| {words} | {value.replace('%', ' %')} |" for words, value in told)
+
+
+def products(gpu: str = "H200", release: tuple[int, int] = (2, 11)) -> set[tuple[int, int, int, int, str, str]]:
+    """Every matrix product of the judged programs: m, n, k, batch, element type and layout."""
     found = set()
-    for c in EVALUATION:
-        rows, a, b = c.sizes
-        for inner, outer in [(a, b)] if c.workload == "linear" else [(a, b), (b, a)]:
-            found.add((rows, outer, inner, 1, c.dtype, "TN"))
-            found.add((rows, inner, outer, 1, c.dtype, "NN"))
-            found.add((outer, inner, rows, 1, c.dtype, "NT"))
-    path.write_text(json.dumps(sorted(found)) + "\n")
+    for configuration in EVALUATION:
+        for work in predict(configuration, gpu, release).program.work():
+            if (p := work.product) is not None:
+                found.add((p.m, p.n, p.k, p.batch, work.dtype, p.layout))
+    return found
 
 
 def main() -> None:
@@ -142,7 +166,7 @@ def main() -> None:
     parser.add_argument("--list-products", type=Path)
     args = parser.parse_args()
     if args.list_products is not None:
-        list_products(args.list_products)
+        args.list_products.write_text(json.dumps(sorted(products())) + "\n")
         return
     results = []
     machine = json.loads((args.directory / "machine.json").read_text())
@@ -156,6 +180,7 @@ def main() -> None:
         print(f"{line['error']:+7.1%}  {line['gpu_busy_us']:9.1f} us  {counts:12}  {configuration.name}", flush=True)
     figures = summary(results)
     print(json.dumps(figures, indent=1))
+    print(table(figures))
     if args.output is not None:
         document = {"machine": machine, "summary": figures, "results": results}
         args.output.write_text(json.dumps(document, indent=1) + "\n")

@@ -42,11 +42,15 @@ WIDE = [32, 64, 96, 128, 192, 256, 320, 384, 9216, 10240, 11008, 12288, 13824, 1
 PLAN = {"bf16": (0.62, 3.0e12), "fp32": (0.33, 4.0e11), "fp16": (0.05, 1.0e12)}
 LAYOUTS = (("TN", False), ("TN", False), ("NN", False), ("NN", False), ("NT", False), ("NT", False), ("TN", True))
 
+COPIED = (("NN", False), ("NN", False), ("NN", False), ("TN", False))
 
-def gemm_points(seed: int, count: int) -> list[dict[str, Any]]:
+
+def gemm_points(seed: int, count: int, *, over_rows: bool = False) -> list[dict[str, Any]]:
     """Sizes of products: rows log-uniform, widths of real models, in the layouts of forward and backward.
 
-    One point in twenty has a width that is no multiple of eight, and one in twenty is a batch of products.
+    One point in twenty has a width that is no multiple of eight, and one in twenty is a batch of products. With
+    ``over_rows`` the reduction of every point runs over the rows, as that of a weight's gradient does, in the layouts
+    it has when the gradient was copied first.
     """
     rng = random.Random(seed)
 
@@ -59,7 +63,7 @@ def gemm_points(seed: int, count: int) -> list[dict[str, Any]]:
     points: list[dict[str, Any]] = []
     while len(points) < count:
         dtype = rng.choices(list(PLAN), [share for share, _ in PLAN.values()])[0]
-        layout, bias = rng.choice(LAYOUTS)
+        layout, bias = rng.choice(COPIED if over_rows else LAYOUTS)
         tokens, a, b = rows(), width(), width()
         batch = 1
         special = rng.random()
@@ -68,7 +72,7 @@ def gemm_points(seed: int, count: int) -> list[dict[str, Any]]:
         elif special < 0.1 and not bias:
             batch, tokens = rng.choice((2, 4, 8, 12, 16, 32, 64, 128)), min(tokens, 4096)
             a, b = (rng.choice((64, 128, 256, 512, 1024, 2048)) for _ in range(2))
-        m, n, k = (a, b, tokens) if layout == "NT" else (tokens, a, b)
+        m, n, k = (a, b, tokens) if layout == "NT" or over_rows else (tokens, a, b)
         sizes = (m * k * batch, k * n * batch, m * n * batch)
         if 2.0 * m * n * k * batch <= PLAN[dtype][1] and max(sizes) < 1 << 30:
             point = {"op": "gemm", "dtype": dtype, "layout": layout, "bias": bias, "m": m, "n": n, "k": k}
@@ -250,6 +254,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=20261)
     parser.add_argument("--products", type=int, default=9000, help="how many matrix products to record")
+    parser.add_argument("--over-rows", action="store_true", help="products whose reduction runs over the rows")
     parser.add_argument("--only-products", action="store_true", help="leave the memory-bound operators out")
     parser.add_argument("--budget-s", type=float, default=480.0, help="stop after this many seconds")
     args = parser.parse_args()
@@ -257,7 +262,7 @@ def main() -> None:
     started = time.monotonic()
     pool = Pool()
     memory = [] if args.only_products else memory_points()
-    products = gemm_points(args.seed, args.products)
+    products = gemm_points(args.seed, args.products, over_rows=args.over_rows)
     chunks = [memory[i : i + CHUNK] for i in range(0, len(memory), CHUNK)]
     chunks += [products[i : i + CHUNK] for i in range(0, len(products), CHUNK)]
     for number, chunk in enumerate(chunks):

@@ -163,8 +163,8 @@ def test_a_trace_that_is_cut_off_gets_no_verdict_and_no_savings():
 
 def test_the_busy_share_can_be_followed():
     found = of(10)
-    assert found.because[0].startswith("GPU busy 10% of the profiled time; the median step takes 100 µs")
-    assert "even then the GPU would be busy 30% of an unprofiled step at most" in found.because[1]
+    assert found.because[0].startswith("GPU busy 10.0 % of the profiled time; the median step takes 100 µs")
+    assert "even then the GPU would be busy 30.0 % of an unprofiled step at most" in found.because[1]
 
 
 def test_kernels_without_a_duration_are_no_idle_gpu():

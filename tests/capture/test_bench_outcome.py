@@ -81,4 +81,4 @@ def test_a_device_that_slowed_down_is_told(end: float | None, sentences: int) ->
     copy = CopyRate(size=1, bytes=1, gbps=100.0, best_us=1, median_us=1, runs=1, end_gbps=100.0)
     found = drifted(Limits(gemm=[gemm], copy=copy))
     assert len(found) == sentences
-    assert all("bf16 GEMM rate fell by 10%" in sentence for sentence in found)
+    assert all("bf16 GEMM rate fell by 10.0 %" in sentence for sentence in found)

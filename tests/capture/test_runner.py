@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fake_profiler import FakeBackend
 
-from foretrace.capture import Plan
+from foretrace.capture import Plan, runner
 from foretrace.capture.runner import Request, pick_device, record_variant
 from foretrace.capture.workloads import Program
 from foretrace.errors import CaptureError, InputError
@@ -105,3 +106,20 @@ def test_without_a_gpu_the_cpu_is_taken(monkeypatch: pytest.MonkeyPatch) -> None
     assert pick_device(None) == "cpu"
     with pytest.raises(InputError, match="foretrace doctor"):
         pick_device("cuda")
+
+
+@pytest.mark.parametrize("variant", ["compile-reduce-overhead", "compile-max-autotune"])
+def test_before_a_variant_that_replays_graphs_cupti_is_kept(
+    variant: str, trace: Path, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Kept(Exception):  # noqa: N818  (it is no error: recording need not go on)
+        pass
+
+    def keep(_: str | None) -> None:
+        raise Kept
+
+    monkeypatch.setattr(runner, "check_variant", lambda *_: None)
+    monkeypatch.setattr(runner, "make_step", lambda program, *_: program.function)
+    monkeypatch.setattr(runner, "_keep_cupti", keep)
+    with pytest.raises(Kept):
+        record_variant(replace(request(Work(backend)), device="cuda"), variant, trace, backend=backend)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from foretrace.capture import bench as room
 from foretrace.capture import runner
@@ -16,7 +15,7 @@ from foretrace.cli import main
 from foretrace.cli.bench import parse_sweep
 from foretrace.errors import CaptureError, InputError
 from foretrace.model.bench import Bench, Flushing, Limits, Load, Result, Work
-from foretrace.model.bench_schema import BENCH_SCHEMA
+from schemas import validator
 
 
 class Bencher:
@@ -100,7 +99,7 @@ def test_json_is_the_document_and_nothing_else(capsys: pytest.CaptureFixture[str
     assert main(["bench", "mlp", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "foretrace.bench/1"
-    Draft202012Validator(json.loads(BENCH_SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    validator(Bench).validate(document)
 
 
 def test_a_file_is_written_and_never_replaced_unasked(
@@ -111,7 +110,7 @@ def test_a_file_is_written_and_never_replaced_unasked(
     assert json.loads(written)["workload"] == "mlp"
     assert "eager" in capsys.readouterr().out  # the screen is shown all the same
     assert main(["bench", "linear", "-o", "b.json"]) == 2
-    assert "b.json exists; give --force" in capsys.readouterr().err
+    assert "b.json exists; choose another name, or replace it with --force" in capsys.readouterr().err
     assert (tmp_path / "b.json").read_text() == written
     assert len(bencher.requests) == 1  # refused before any work
     assert main(["bench", "linear", "-o", "b.json", "--force"]) == 0
@@ -185,7 +184,7 @@ def test_for_real_on_this_cpu(
     assert main(words.split()) == 0
     assert "eager" in capsys.readouterr().out
     document = json.loads((tmp_path / "b.json").read_text())
-    Draft202012Validator(json.loads(BENCH_SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    validator(Bench).validate(document)
     (eager,) = document["variants"]
     assert eager["state"] == "ok"
     assert len(eager["samples_us"]) == 6

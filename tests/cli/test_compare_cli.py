@@ -6,13 +6,33 @@ import json
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from foretrace.cli import main
-from foretrace.model.comparison_schema import COMPARISON_SCHEMA
+from foretrace.model.comparison import Comparison
+from schemas import validator
 
 TRACES = Path(__file__).parents[1] / "data" / "traces"
 EAGER, COMPILED = (str(TRACES / f"mlp_{name}.json.gz") for name in ("eager", "compile"))
+
+
+GOLDEN = Path(__file__).parents[1] / "data" / "golden"
+GOLDEN_CASES = {
+    "compare_mlp": ["mlp_eager", "mlp_compile", "mlp_liger"],
+    "compare_linear": ["linear_eager", "linear_compile"],
+    "compare_cudagraph": ["mlp_eager", "mlp_cudagraph"],
+    "compare_unrelated": ["linear_eager", "mlp_eager"],
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN_CASES)
+def test_golden_comparison(name, capsys, monkeypatch, regolden):
+    monkeypatch.chdir(TRACES)
+    assert main(["compare", *(f"{trace}.json.gz" for trace in GOLDEN_CASES[name])]) == 0
+    out = capsys.readouterr().out
+    golden = GOLDEN / f"{name}.txt"
+    if regolden:
+        golden.write_text(out, encoding="utf-8")
+    assert out == golden.read_text(encoding="utf-8")
 
 
 def test_text(capsys):
@@ -27,7 +47,7 @@ def test_json_is_one_line_that_the_schema_accepts(capsys):
     (line,) = capsys.readouterr().out.splitlines()
     document = json.loads(line)
     assert document["schema"] == "foretrace.compare/1"
-    Draft202012Validator(json.loads(COMPARISON_SCHEMA.read_text(encoding="utf-8"))).validate(document)
+    validator(Comparison).validate(document)
 
 
 @pytest.mark.parametrize(
@@ -70,9 +90,9 @@ def test_gates(gates, code, capsys):
         ([EAGER, COMPILED, "--fail-on", "gpu_tme > +3%"], "did you mean 'gpu_time'"),
         ([EAGER, ""], "an empty path"),
         (["-", "-"], "only once"),
-        ([EAGER, COMPILED, "-o", EAGER], "one of the traces"),
+        ([EAGER, COMPILED, "-o", EAGER], "is a file that is read here"),
         ([EAGER, COMPILED, "-o", ""], "--output is empty"),
-        ([EAGER, COMPILED, "-o", str(TRACES)], "is a directory"),
+        ([EAGER, COMPILED, "-o", str(TRACES)], "is a folder"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence_and_exit_code_two(arguments, said, capsys):

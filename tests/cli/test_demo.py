@@ -31,6 +31,17 @@ def test_without_torch_the_demo_explains_the_bundled_trace_and_says_what_is_miss
     assert "VERDICT  compute-bound" in shown
 
 
+def test_the_demo_guesses_and_predicts_before_it_explains(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("foretrace.cli.run.record_workload", lambda name, output=None: [])
+    assert main(["demo"]) == 0
+    shown = capsys.readouterr().out
+    guess, prediction, explained = (shown.index(text) for text in ("BROKEN", "predicted  5 kernels", "VERDICT"))
+    assert guess < prediction < explained
+    assert "5 expectations: 4 held and 1 broken" in shown
+
+
 def test_the_demo_ends_with_the_path_of_what_it_wrote(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):
@@ -45,3 +56,9 @@ def test_the_readme_shows_what_the_command_prints(capsys: pytest.CaptureFixture[
     readme = (Path(__file__).parents[2] / "README.md").read_text()
     assert main(["explain", str(SAMPLE)]) == 0
     assert capsys.readouterr().out.rstrip() in readme
+
+
+def test_the_readme_shows_what_the_check_prints(capsys: pytest.CaptureFixture[str]):
+    root = Path(__file__).parents[2]
+    assert main(["check", str(SAMPLE), str(root / "examples" / "expectations.toml")]) == 1
+    assert capsys.readouterr().out.rstrip() in (root / "README.md").read_text()

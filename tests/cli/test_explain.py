@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from builders import TraceBuilder
 from foretrace.cli import main
 from foretrace.cli.explain import select_steps, show
 from foretrace.errors import InputError, TraceReadError
-from foretrace.model.schema import REPORT_SCHEMA
+from foretrace.model.report import Report
+from schemas import validator
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_one_screen_on_standard_output_and_nothing_on_standard_error(trace, capf
 def test_json_is_the_schema_and_nothing_else(trace, capfd):
     assert explain(trace, "--json") == 0
     document = json.loads(capfd.readouterr().out)
-    Draft202012Validator(json.loads(REPORT_SCHEMA.read_text())).validate(document)
+    validator(Report).validate(document)
     assert [step["label"] for step in document["steps"]] == [
         "ProfilerStep#2",
         "ProfilerStep#3",
@@ -131,7 +131,7 @@ def test_output_goes_to_the_file_only_and_is_never_overwritten(trace, tmp_path, 
     assert explain(trace, "-o", target) == 0
     out, err = capfd.readouterr()
     assert out == ""
-    assert err == f"wrote {target}\n"
+    assert err == f"foretrace: wrote {target}\n"
     before = target.read_bytes()
     assert before.startswith(b"foretrace  three.json.gz\n")
 
@@ -147,7 +147,7 @@ def test_output_goes_to_the_file_only_and_is_never_overwritten(trace, tmp_path, 
 def test_output_never_replaces_the_trace_itself(trace, capfd):
     before = trace.read_bytes()
     assert explain(trace, "-o", trace, "--force") == 2
-    assert "the trace itself" in capfd.readouterr().err
+    assert "is a file that is read here" in capfd.readouterr().err
     assert trace.read_bytes() == before
 
 

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from foretrace.cli import main
-from foretrace.model.schema import REPORT_SCHEMA
+from foretrace.model.report import Report
 from foretrace.prediction.expect import read_toml
 from foretrace.trace import load
+from schemas import validator
 
 
 def predict(*words: object) -> int:
@@ -28,7 +28,12 @@ def predict(*words: object) -> int:
         (["mlp", "--gpu", "H200", "--expectation", "taken.json"], "taken.json exists"),
         (["mlp", "--gpu", "H200", "-o", ""], "--output is empty"),
         (["mlp", "--gpu", "H200", "-o", "."], "is a folder"),
-        (["mlp", "--gpu", "H200", "--top", "0"], "--top must be at least 1"),
+        (["mlp", "--gpu", "H200", "-o", "-"], "names no file"),
+        (["mlp", "--gpu", "H200", "-o", "x", "--expectation", "x"], "both name x"),
+        (["mlp", "--gpu", "H200", "--variant", "compile-max-autotune"], "times candidate kernels on the GPU itself"),
+        (["mlp", "--gpu", "H200", "--variant", "reduce-overhead"], "--variant compile is the nearest"),
+        (["mlp", "--gpu", "H200", "--variant", "fast"], "--variant fast is not known; choose from eager, compile"),
+        (["mlp", "--gpu", "H200", "--torch", "new"], "--torch new is no version of torch; give it as in --torch 2.11"),
         (["missing.py:make", "--gpu", "H200"], "missing.py does not exist"),
     ],
 )
@@ -61,7 +66,7 @@ def test_json_is_the_report_of_the_written_timeline(tmp_path, capfd):
     timeline = tmp_path / "mlp.trace.json.gz"
     assert predict("mlp", "--gpu", "H200", "--json", "-o", timeline) == 0
     document = json.loads(capfd.readouterr().out)
-    Draft202012Validator(json.loads(REPORT_SCHEMA.read_text())).validate(document)
+    validator(Report).validate(document)
     assert document["trace"]["predicted"] is True
     assert main(["explain", "--json", str(timeline)]) == 0
     explained = json.loads(capfd.readouterr().out)

@@ -9,6 +9,7 @@ import pytest
 from builders import TraceBuilder
 from comparison.comparing import COMPILED, EAGER, FUSED, GELU, MUL, OTHER_MM, Call, mm, pointwise, program
 from foretrace import compare
+from foretrace.knowledge.kernels.predicted import spell
 
 
 def places(a: TraceBuilder, b: TraceBuilder):
@@ -33,6 +34,14 @@ def test_a_renamed_kernel_keeps_its_place():
     found = told(program(EAGER), program(other))
     assert found["replaced", ("aten::mm",), ("aten::mm",)] == 1
     assert found["identical", ("aten::mm",), ("aten::mm",)] == 2
+
+
+def test_a_kernel_of_another_kind_in_the_same_call_path_is_replaced():
+    # The name alone said that it was a reduction; renamed, it may be anything.
+    reduction = spell("reduction", dtype="bf16", ops=["sum"])
+    found = told(program([EAGER[0], EAGER[1].renamed(reduction), *EAGER[2:]]), program(EAGER))
+    assert found["replaced", ("aten::gelu",), ("aten::gelu",)] == 1
+    assert {category for category, _, _ in found} == {"identical", "replaced"}
 
 
 def test_all_kernels_renamed_are_all_replaced_by_call_path():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +10,12 @@ import msgspec
 import pytest
 
 from builders import TraceBuilder
-from comparison.comparing import COMPILED, EAGER, MM, Call, mm, program
+from comparison.comparing import COMPILED, EAGER, MM, OTHER_MM, Call, mm, program
 from foretrace import InputError, compare, explain
+from foretrace.knowledge.kernels.predicted import spell
 from foretrace.model.comparison import Comparison, Pair
+from foretrace.model.prediction import PredictionInfo
+from foretrace.model.report import Report
 from foretrace.model.sidefile import SideFile, Unprofiled, write_side
 
 
@@ -65,6 +69,18 @@ def test_with_one_step_the_spread_is_unknown_and_said_to_be():
     assert gpu.values[0].low is None
     assert "one step" in gpu.values[0].reason
     assert gpu.changes[1].reason == "the spread is unknown"
+
+
+def test_a_single_step_inside_the_spread_of_several_is_no_difference():
+    wandering = program(EAGER, wander=4).trace()
+    inside = compare([wandering, program(slower(EAGER, 1.05), steps=1).trace()])
+    change = metric(inside, "gpu_time").changes[1]
+    assert (change.direction, change.reason) == ("same", "inside the spread over steps")
+    outside = compare([wandering, program(slower(EAGER, 2), steps=1).trace()])
+    change = metric(outside, "gpu_time").changes[1]
+    assert (change.direction, change.reason) == ("more", "the spread is unknown")
+    assert outside.pairs[0].speedups[0].reason == "the spread is unknown"
+    assert outside.pairs[0].speedups[0].ratio < 1
 
 
 def test_counts_have_no_noise():
@@ -172,6 +188,74 @@ def test_a_predicted_trace_is_called_so():
     assert found.pairs[0].notes[0] == "The baseline is predicted, not measured."
     assert found.pairs[0].speedups[0].ratio is None
     assert "prediction's error" in found.pairs[0].speedups[0].reason
+    # CPU time was predicted without the profiler, and recorded with it.
+    for name in ("cpu_time", "wall", "period"):
+        assert metric(found, name).changes[1].direction == "unknown"
+        assert "without the profiler" in metric(found, name).changes[1].reason
+    assert metric(found, "kernels").changes[1].direction == "same"
+
+
+def predicted(calls: Sequence[Call], interval: tuple[float, float] | None = None) -> Report:
+    report = explain(program(calls, steps=1).trace())
+    report.trace.predicted = True
+    if interval is not None:
+        words = dict.fromkeys(("version", "program", "gpu", "variant", "mode"), "")
+        lists = dict.fromkeys(("peaks", "basis", "notes", "groups", "rows"), ())
+        numbers = dict.fromkeys(("gpu_busy_us", "cpu_us", "kernels", "memsets", "memcpys"), 0)
+        unknown = dict.fromkeys(("flops", "bytes", "compute_floor_us", "memory_floor_us"))
+        low, high = interval
+        said = {**words, **lists, **numbers, **unknown, "gpu_busy_low_us": low, "gpu_busy_high_us": high}
+        report.prediction = msgspec.convert({**said, "predicted": True, "unknown": {}}, PredictionInfo)
+    return report
+
+
+def test_a_predicted_kernel_is_the_measured_one_of_its_kind_size_and_place():
+    gelu = spell("elementwise", dtype="bf16", ops=["gelu"])
+    guess = predicted([EAGER[0].renamed(OTHER_MM), EAGER[1].renamed(gelu), *EAGER[2:]])
+    found = compare([guess, program(EAGER).trace()])
+    titles = {place.title: place.category for place in found.pairs[0].places if place.category != "identical"}
+    assert titles == {
+        "nvjet 256x128 64x4 TN, predicted as nvjet 192x128 64x5 TN": "predicted",
+        "elementwise<8> gelu": "predicted",
+    }
+    (conclusion,) = found.conclusion
+    assert [text for text in conclusion.changed if "predicted as" in text]
+    assert [text for text in conclusion.same if "1 gemm, 1 elementwise, of the predicted kind and size" in text]
+    assert "every kernel" not in conclusion.same
+
+
+def test_how_far_a_prediction_is_off_is_said():
+    def off(factor: float, low: float, high: float) -> str:
+        guess = predicted(slower(EAGER, factor), interval=(low, high))
+        (pair,) = compare([guess, program(EAGER).trace()]).pairs
+        (note,) = [note for note in pair.notes if "GPU time" in note]
+        return note
+
+    total = sum(call.us for call in EAGER)
+    said = "The predicted GPU time is 10.0 % above the measured one, which is {} its interval ({} µs to {} µs)."
+    assert off(1.1, total - 20, total + 20) == said.format("inside", 150, 190)
+    assert off(1.1, total + 10, total + 20) == said.format("outside", 180, 190)
+
+
+def test_a_measured_time_inside_the_predicted_interval_is_as_predicted():
+    found = compare([predicted(slower(EAGER, 1.1), interval=(150, 190)), program(EAGER).trace()])
+    change = metric(found, "gpu_time").changes[1]
+    assert (change.direction, change.reason) == ("same", "inside the predicted interval")
+    # Two predictions err to the same side, so that their difference may be told all the same.
+    both = compare([predicted(EAGER, interval=(150, 190)), predicted(slower(EAGER, 0.9), interval=(140, 180))])
+    assert metric(both, "gpu_time").changes[1].direction == "less"
+    assert both.pairs[0].speedups[0].ratio == pytest.approx(1 / 0.9)
+
+
+def test_a_predicted_kernel_of_another_kind_is_replaced():
+    guess = predicted([EAGER[0], EAGER[1].renamed(spell("reduction", dtype="bf16", ops=["sum"])), *EAGER[2:]])
+    (pair,) = compare([guess, program(EAGER).trace()]).pairs
+    assert {place.category for place in pair.places} == {"identical", "replaced"}
+
+
+def test_two_predictions_are_compared_like_two_recordings():
+    (pair,) = compare([predicted(EAGER), predicted([EAGER[0].renamed(OTHER_MM), *EAGER[1:]])]).pairs
+    assert {place.category for place in pair.places} == {"identical", "replaced"}
 
 
 # The two sides of the machine

@@ -1,57 +1,126 @@
-"""The committed JSON Schema is the one the Structs generate; it accepts what we write and nothing else."""
+"""The committed JSON Schemas are those the Structs generate; they accept what we write and nothing else."""
+
+from __future__ import annotations
 
 import json
+from functools import cache
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
-from jsonschema import Draft202012Validator
 
-from foretrace.model.schema import REPORT_SCHEMA, report_schema, report_schema_text
-from foretrace.report import to_json
+from comparison.comparing import COMPILED, EAGER, program
+from foretrace import check, compare, expect
+from foretrace.model.bench import Bench, Flushing, Limits, Load, Result, Work
+from foretrace.model.comparison import Comparison
+from foretrace.model.expectations import Checked
+from foretrace.model.report import Report
+from foretrace.model.schema import DOCUMENTS, schema_of, schema_path, schema_text
+from foretrace.report.json import to_json
 from report.samples import cpu_report, mlp_report
+from schemas import validator
+
+TRACE = Path(__file__).parents[1] / "data" / "traces" / "mlp_eager.json.gz"
+
+every = pytest.mark.parametrize("document", list(DOCUMENTS), ids=lambda document: document.__name__)
 
 
-@pytest.fixture(scope="module")
-def validator() -> Draft202012Validator:
-    schema = json.loads(REPORT_SCHEMA.read_text(encoding="utf-8"))
-    Draft202012Validator.check_schema(schema)
-    return Draft202012Validator(schema)
+@cache
+def written(document: type[msgspec.Struct]) -> bytes:
+    """A document as we write it."""
+    if document is Report:
+        return to_json(mlp_report())
+    if document is Checked:
+        wanted = expect("mlp_fwd: kernels == 5", gemm=4, bound="compute", wall_us="<= 400", order=["elementwise"])
+        return to_json(check(TRACE, wanted))
+    if document is Comparison:
+        return to_json(compare([program(EAGER).trace(), program(COMPILED).trace()], fail_on=["kernels > +0"]))
+    return to_json(
+        Bench(
+            workload="mlp",
+            parameters={"batch": 4},
+            mode="forward",
+            device="cpu",
+            seed=0,
+            method="perf_counter",
+            rounds=10,
+            variants=[Result(name="eager", variant="eager", state="failed", reason="no")],
+            flush=Flushing(on=False, reason="as asked for"),
+            limits=Limits(),
+            work=Work(),
+            load=Load(),
+        )
+    )
 
 
-def test_the_committed_schema_is_the_generated_one(regolden: bool):
+@every
+def test_the_committed_schema_is_the_generated_one(document: type[msgspec.Struct], regolden: bool):
     if regolden:
-        REPORT_SCHEMA.write_text(report_schema_text(), encoding="utf-8")
-    assert REPORT_SCHEMA.read_text(encoding="utf-8") == report_schema_text()
+        schema_path(document).write_text(schema_text(document), encoding="utf-8")
+    assert schema_path(document).read_text(encoding="utf-8") == schema_text(document)
 
 
-@pytest.mark.parametrize("report", [mlp_report(), cpu_report()], ids=["mlp", "cpu"])
-def test_what_we_write_is_valid(validator: Draft202012Validator, report):
-    validator.validate(json.loads(to_json(report)))
+def test_every_committed_schema_is_of_a_document():
+    folder = schema_path(Report).parent
+    assert {schema_path(document).name for document in DOCUMENTS} == {path.name for path in folder.iterdir()}
+
+
+@every
+def test_what_we_write_is_valid(document: type[msgspec.Struct]):
+    validator(document).validate(json.loads(written(document)))
+
+
+def test_so_is_a_report_of_a_cpu_program():
+    validator(Report).validate(json.loads(to_json(cpu_report())))
 
 
 @pytest.mark.parametrize(
-    "damage",
+    ("document", "place", "value"),
     [
-        lambda document: document.pop("schema"),
-        lambda document: document.update(schema="foretrace.report/2"),
-        lambda document: document["verdict"].update(bound="slow"),
-        lambda document: document["steps"][0].update(kernels="five"),
-        lambda document: document["chain"][0]["children"][0].pop("count"),
+        (Report, ["schema"], "foretrace.report/2"),
+        (Report, ["verdict", "bound"], "slow"),
+        (Report, ["steps", 0, "kernels"], "five"),
+        (Report, ["chain", 0, "children", 0, "count"], None),
+        (Checked, ["schema"], "foretrace.check/2"),
+        (Checked, ["state"], "maybe"),
+        (Checked, ["held"], "three"),
+        (Comparison, ["schema"], "foretrace.compare/2"),
+        (Comparison, ["pairs", 0, "places", 0, "category"], "similar"),
+        (Comparison, ["metrics", 0, "values", 0, "median"], "fast"),
+        (Bench, ["schema"], "foretrace.bench/2"),
+        (Bench, ["rounds"], "ten"),
+        (Bench, ["variants"], None),
     ],
-    ids=["no schema", "other version", "unknown verdict", "text for a number", "deep in the chain"],
 )
-def test_what_breaks_the_contract_is_not(validator: Draft202012Validator, damage):
-    document = json.loads(to_json(mlp_report()))
-    damage(document)
-    assert not validator.is_valid(document)
+def test_what_breaks_the_contract_is_not(document: type[msgspec.Struct], place: list[Any], value: object):
+    broken = json.loads(written(document))
+    around = broken
+    for step in place[:-1]:
+        around = around[step]
+    around[place[-1]] = value
+    assert not validator(document).is_valid(broken)
 
 
-def test_fields_may_be_added_within_version_one(validator: Draft202012Validator):
-    document = json.loads(to_json(mlp_report()))
-    document["invented_later"] = 1
+@every
+def test_a_document_without_its_schema_s_name_is_not(document: type[msgspec.Struct]):
+    broken = json.loads(written(document))
+    del broken["schema"]
+    assert not validator(document).is_valid(broken)
+
+
+@every
+def test_fields_may_be_added_within_a_version(document: type[msgspec.Struct]):
+    validator(document).validate({**json.loads(written(document)), "invented_later": 1})
+
+
+def test_and_inside_a_part_of_it():
+    document = json.loads(written(Report))
     document["steps"][0]["invented_later"] = None
-    validator.validate(document)
+    validator(Report).validate(document)
 
 
-def test_every_field_we_write_is_described():
-    described = report_schema()["$defs"]
-    assert set(json.loads(to_json(mlp_report()))) == set(described["Report"]["properties"])
+@every
+def test_every_field_we_write_is_described(document: type[msgspec.Struct]):
+    described = schema_of(document)["$defs"][document.__name__]["properties"]
+    assert set(json.loads(written(document))) == set(described)

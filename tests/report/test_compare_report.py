@@ -8,7 +8,7 @@ import pytest
 
 from builders import TraceBuilder
 from comparison.comparing import COMPILED, EAGER, Call, program
-from foretrace import compare
+from foretrace import compare, explain
 from foretrace.report.compare_markdown import comparison_markdown
 from foretrace.report.compare_terminal import render_comparison
 from foretrace.report.view import View
@@ -68,8 +68,27 @@ def test_many_traces_take_several_tables_and_none_is_left_out():
 def test_an_unrelated_trace_gets_a_warning_and_no_table_of_kernels():
     text = render_comparison(of("linear_eager", "mlp_eager"))
     assert "! These traces are unrelated" in text
+    assert text.endswith("changed  unrelated to the baseline: nothing is compared\n")
     assert "KERNEL" not in text.upper().split("A STEP")[1].split("CONCLUSION")[1]
     assert "unrelated" in comparison_markdown(of("linear_eager", "mlp_eager"))
+
+
+def test_a_prediction_is_not_called_profiled():
+    guess = explain(program(EAGER).trace())
+    guess.trace.predicted = True
+    text = render_comparison(compare([guess, program(COMPILED, around=["TorchDynamo Cache Lookup"]).trace()]))
+    assert "CPU time  " in text
+    assert "of CPU time, profiled" not in text
+
+
+def test_why_a_time_is_not_compared_is_said():
+    guess = program(EAGER).trace()
+    report = explain(guess)
+    report.trace.predicted = True
+    found = compare([guess, program(EAGER).trace()])
+    change = found.metrics[[m.name for m in found.metrics].index("cpu_time")].changes[1]
+    change.direction, change.reason = "unknown", "it was predicted without the profiler"
+    assert "CPU time not compared: it was predicted without the profiler" in render_comparison(found)
 
 
 def test_what_a_trace_calls_things_can_do_no_harm():

@@ -74,6 +74,21 @@ class Context:
         return blocking_calls(self.trace)
 
     @cached_property
+    def launching(self) -> set[int]:
+        """CPU rows with GPU work somewhere below them."""
+        trace = self.trace
+        parent = trace.forest.parent.tolist()
+        found: set[int] = set()
+        gpu = trace.gpu_rows
+        owners = np.concatenate([trace.links.op[gpu], trace.links.launch[gpu]])
+        for row in np.unique(owners[owners >= 0]).tolist():
+            current = row
+            while current >= 0 and current not in found:
+                found.add(current)
+                current = parent[current]
+        return found
+
+    @cached_property
     def profiler_syncs(self) -> set[int]:
         """Rows of the synchronizing calls that are the profiler's own; they never count as the program's."""
         return profiler_syncs(self.trace)

@@ -10,7 +10,7 @@ import numpy as np
 from foretrace.analysis.chain import dispatch_chain, representative_step
 from foretrace.analysis.context import Context, whole
 from foretrace.analysis.costs import KernelCosts
-from foretrace.analysis.findings import find_all
+from foretrace.analysis.findings import DETECTORS, Detector, find_all
 from foretrace.analysis.health import check_health
 from foretrace.analysis.kernels import coverage, elementwise, gemms, groups, kernel_reports, transfer_reports
 from foretrace.analysis.operators import operator_table
@@ -23,7 +23,7 @@ from foretrace.model.sidefile import SideFile
 from foretrace.trace.load import load
 from foretrace.trace.table import Trace
 
-__all__ = ["explain"]
+__all__ = ["explain", "report_of"]
 
 
 def explain(trace: Trace | str | Path, *, steps: Sequence[int] | None = None, side: SideFile | None = None) -> Report:
@@ -44,6 +44,17 @@ def explain(trace: Trace | str | Path, *, steps: Sequence[int] | None = None, si
 
             side = read_side(trace)
         trace = load(trace)
+    return report_of(trace, steps=steps, side=side)
+
+
+def report_of(
+    trace: Trace,
+    *,
+    steps: Sequence[int] | None = None,
+    side: SideFile | None = None,
+    detectors: Sequence[Detector] = DETECTORS,
+) -> Report:
+    """``explain`` of a loaded trace; ``detectors``: those of its findings that are wanted, which take a third of it."""
     context = Context(trace=trace, side=side, selected=None if steps is None else list(steps))
     costs = KernelCosts(context)
     health = check_health(trace)
@@ -62,7 +73,7 @@ def explain(trace: Trace | str | Path, *, steps: Sequence[int] | None = None, si
         elementwise=elementwise(kernels),
         chain=dispatch_chain(context, step_list[representative_step(step_list)].index) if step_list else [],
         gaps=gaps,
-        findings=find_all(context, costs, step_list, kernels, health, operators),
+        findings=find_all(context, costs, step_list, kernels, health, operators, detectors),
         verdict=verdict(context, step_list, kernels, health, info.unprofiled, info.has.stacks),
         coverage=coverage(context, kernels),
         health=health,

@@ -10,6 +10,7 @@ from foretrace.analysis.intervals import union_ns
 from foretrace.knowledge import thresholds
 from foretrace.knowledge.kineto import Call, RowKind, graph_capture
 from foretrace.model.report import Health
+from foretrace.model.words import share_of, time
 from foretrace.trace import Trace
 from foretrace.trace.steps import step_of_rows
 
@@ -53,7 +54,7 @@ def _unlinked(trace: Trace, rows: Int64) -> list[Health]:
         text = "the recording holds no API calls, so no GPU row can be traced to its launch or operator"
         return [judged("gpu_rows_unlinked", "bad", text, len(orphans))]
     text = (
-        f"{len(orphans):,} of {len(rows):,} GPU rows ({share:.1%} of GPU time) have no launch in the recording: "
+        f"{len(orphans):,} of {len(rows):,} GPU rows ({share_of(share)} of GPU time) have no launch in the recording: "
         "launched before it began, or their call was not recorded"
     )
     return [judged("gpu_rows_unlinked", thresholds.UNLINKED.state(share), text, len(orphans))]
@@ -122,8 +123,8 @@ def _graph_replays(trace: Trace, rows: Int64) -> list[Health]:
     if short:
         worst = max(missing for missing, _ in short)
         text = (
-            f"{len(short)} of {len(launches)} graph launches recorded fewer rows (up to {worst:.0%} fewer) than the "
-            "launch at the same place of another step: only a part of these replays was recorded"
+            f"{len(short)} of {len(launches)} graph launches recorded fewer rows (up to {share_of(worst)} fewer) than "
+            "the launch at the same place of another step: only a part of these replays was recorded"
         )
         return [judged("graph_replays", thresholds.GRAPH_ROWS.state(worst), text, len(short))]
     text = f"{len(launches)} graph launches, {int(per_launch.sum()):,} GPU rows"
@@ -169,7 +170,7 @@ def _overlaps(trace: Trace, rows: Int64) -> list[Health]:
         return [judged("stream_overlap", "ok", f"no overlap within any of {int(group[-1])} streams", 0)]
     busy = union_ns(start, end)
     share = int(overlap[seen].sum()) / busy
-    text = f"{count:,} GPU rows overlap an earlier one of their own stream ({share:.1%} of busy time)"
+    text = f"{count:,} GPU rows overlap an earlier one of their own stream ({share_of(share)} of busy time)"
     return [judged("stream_overlap", thresholds.OVERLAP.state(share), text, count)]
 
 
@@ -182,5 +183,5 @@ def _delays(trace: Trace, rows: Int64) -> list[Health]:
     if not early:
         return [judged("launch_delays", "ok", "no GPU row starts before its launch", 0)]
     worst = -int(delay.min()) / 1000
-    text = f"{early:,} GPU rows start before their launch (by up to {worst:,.1f} µs): the clocks do not match"
+    text = f"{early:,} GPU rows start before their launch (by up to {time(worst)}): the clocks do not match"
     return [judged("launch_delays", thresholds.NEGATIVE_DELAY.state(early / len(linked)), text, early)]

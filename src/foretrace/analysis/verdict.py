@@ -5,15 +5,15 @@ from __future__ import annotations
 from foretrace.analysis.context import Context
 from foretrace.analysis.health import trusted
 from foretrace.analysis.pace import NEEDED_CHECKS, Pace, pace_of
-from foretrace.analysis.words import microseconds, percent
 from foretrace.knowledge.limits import (
     DOMINANT_SHARE,
     GPU_BOUND_SHARE,
     KNOWN_BOUND_SHARE,
 )
 from foretrace.model.report import Bound, Health, Kernel, Step, Timing, Verdict
+from foretrace.model.words import share_of, time
 
-__all__ = ["verdict"]
+__all__ = ["bound_of_kernels", "verdict"]
 
 
 def verdict(
@@ -33,7 +33,7 @@ def verdict(
     pace = pace_of(steps, unprofiled.median_us if unprofiled else None, stacks, context.trace.predicted)
     if pace is None:
         return Verdict(bound="unknown", because=["no GPU work was launched inside the steps"])
-    nature, nature_reason = _nature(kernels)
+    nature, nature_reason = bound_of_kernels(kernels)
     annotated = context.trace.steps[0].row >= 0
     said = _busy(pace, annotated, len(steps))
     if pace.setter == "gpu":
@@ -55,7 +55,7 @@ def verdict(
     if pace.setter == "cpu":
         why = (
             f"profiling lengthens CPU time by up to {pace.inflation:.0f} times; even then the GPU would be busy "
-            f"{percent(pace.share * pace.inflation)} of an unprofiled step at most"
+            f"{share_of(pace.share * pace.inflation)} of an unprofiled step at most"
         )
         return Verdict(bound="overhead", because=[said, why])
     return Verdict(
@@ -64,7 +64,7 @@ def verdict(
             said,
             f"profiling lengthens CPU time by up to {pace.inflation:.0f} times, so this trace alone cannot tell a GPU "
             "that waits from one that does not",
-            f"to find out, time the step without the profiler: at {microseconds(pace.busy_us / GPU_BOUND_SHARE)} or "
+            f"to find out, time the step without the profiler: at {time(pace.busy_us / GPU_BOUND_SHARE)} or "
             "less it is GPU-bound (`foretrace run` measures it and keeps it beside the trace)",
             nature_reason,
         ],
@@ -73,23 +73,21 @@ def verdict(
 
 def _busy(pace: Pace, annotated: bool, steps: int) -> str:
     """How busy the GPU was, by the better of the two timings."""
-    busy, period = microseconds(pace.busy_us), microseconds(pace.period_us)
+    busy, period = time(pace.busy_us), time(pace.period_us)
     if pace.cpu_us is not None:
-        return (
-            f"predicted, not measured: {busy} of GPU work a step, {microseconds(pace.cpu_us)} to dispatch it on the CPU"
-        )
+        return f"predicted, not measured: {busy} of GPU work a step, {time(pace.cpu_us)} to dispatch it on the CPU"
     if pace.unprofiled_us is not None:
         share = min(1.0, pace.busy_us / pace.unprofiled_us)
-        real = microseconds(pace.unprofiled_us)
-        return f"GPU busy {busy} of an unprofiled step of {real} ({percent(share)}; the profiled step takes {period})"
-    said = f"GPU busy {percent(pace.share)} of the profiled time"
+        real = time(pace.unprofiled_us)
+        return f"GPU busy {busy} of an unprofiled step of {real} ({share_of(share)}; the profiled step takes {period})"
+    said = f"GPU busy {share_of(pace.share)} of the profiled time"
     if not annotated:
         return f"{said}; the trace spans {period} and holds {busy} of GPU work"
     which = "the median step" if steps > 1 else "the step"
     return f"{said}; {which} takes {period} and launches {busy} of GPU work"
 
 
-def _nature(kernels: list[Kernel]) -> tuple[Bound, str]:
+def bound_of_kernels(kernels: list[Kernel]) -> tuple[Bound, str]:
     """Whether the kernels' time is compute- or memory-bound, and the sentence that says so.
 
     Communication is left out: it runs beside the others and waits for other ranks, so no roofline bounds it.
@@ -102,10 +100,10 @@ def _nature(kernels: list[Kernel]) -> tuple[Bound, str]:
     by_bound: dict[str, float] = {}
     for kernel in kernels:
         by_bound[kernel.bound] = by_bound.get(kernel.bound, 0.0) + kernel.duration_us
-    shares = {name: time / total for name, time in by_bound.items()}
+    shares = {name: us / total for name, us in by_bound.items()}
     unknown = shares.get("unknown", 0.0)
     parts = [
-        f"{shares[name]:.0%} {word}"
+        f"{share_of(shares[name])} {word}"
         for name, word in (
             ("compute", "compute-bound"),
             ("memory", "memory-bound"),
@@ -116,7 +114,7 @@ def _nature(kernels: list[Kernel]) -> tuple[Bound, str]:
     ]
     of = "of the kernel time"
     if total != everything:
-        of += f" without communication ({microseconds(total)} in all)"
+        of += f" without communication ({time(total)} in all)"
     reason = f"{of}, " + ", ".join(parts)
     if 1.0 - unknown < KNOWN_BOUND_SHARE:
         return "unknown", reason + " (too much is unknown for a roofline verdict)"

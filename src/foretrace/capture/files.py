@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from foretrace.errors import CaptureError, InputError
-from foretrace.knowledge.kineto import Call, RowKind, call_kind, row_kind
+from foretrace.knowledge.kineto import Call, RowKind, call_kind, row_kind, step_number
 from foretrace.model.sidefile import side_path
+from foretrace.trace.writer import refuse_taken
 
 __all__ = ["SUFFIX", "Rows", "count_rows", "free_name", "target", "write_trace"]
 
@@ -62,10 +63,7 @@ def target(path: str | os.PathLike[str], *, force: bool = False) -> Path:
     if path.suffix.lower() not in (".json", ".gz"):
         path = path.with_name(path.name + SUFFIX) if path.name else path / f"profile{SUFFIX}"
         path = path if force else free_name(path)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; give the name of a file in it")
-    if path.exists() and not force:
-        raise InputError(f"{path} exists; choose another name, or pass force=True (--force) to replace it")
+    refuse_taken(path, force=force)
     make_folder(path.parent)
     return path
 
@@ -190,7 +188,7 @@ def count_rows(path: Path) -> Rows:
             kernels += count
         elif kind in (RowKind.MEMCPY, RowKind.MEMSET):
             transfers += count
-        elif kind is RowKind.ANNOTATION and name.startswith(b"ProfilerStep#"):
+        elif kind is RowKind.ANNOTATION and step_number(name.decode("utf-8", "replace")) is not None:
             steps += count
         elif kind is RowKind.CALL:
             call = call_kind(name.decode("utf-8", "replace"))

@@ -14,7 +14,7 @@ from foretrace.capture.backend import Backend
 from foretrace.capture.files import Rows
 from foretrace.capture.plan import Plan
 from foretrace.capture.recording import Recording
-from foretrace.capture.variants import MODES, check_variant, graphs_compiled, make_step
+from foretrace.capture.variants import MODES, check_variant, graphs_compiled, make_step, replays_graphs
 from foretrace.capture.workloads import Program
 from foretrace.errors import CaptureError, EmptyTraceError, ForetraceError, InputError
 from foretrace.model.sidefile import Schedule, SideFile, Unprofiled
@@ -137,7 +137,7 @@ def record_variant(
         active=request.plan.active,
         warm_calls=request.warm_calls,
     )
-    if variant == "compile-reduce-overhead" and request.device.startswith("cuda"):
+    if replays_graphs(variant) and request.device.startswith("cuda"):
         _keep_cupti(torch.version.cuda)
     graphs_before = graphs_compiled()
     if request.warm_calls > 0:

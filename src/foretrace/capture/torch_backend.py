@@ -28,6 +28,7 @@ from typing import Any
 from foretrace.capture.backend import GpuUse, Settings
 from foretrace.capture.guard import Guard, was_refused
 from foretrace.errors import CaptureError, MissingExtraError, ProfilerActiveError
+from foretrace.knowledge.kineto import step_name
 
 __all__ = ["OLDEST_TORCH", "TorchBackend", "TorchSession", "import_torch"]
 
@@ -179,7 +180,7 @@ class TorchSession:
 
     def mark(self, number: int) -> AbstractContextManager[object]:
         """Annotate a step the way a scheduled profiler does."""
-        annotation: AbstractContextManager[object] = self._torch.profiler.record_function(f"ProfilerStep#{number}")
+        annotation: AbstractContextManager[object] = self._torch.profiler.record_function(step_name(number))
         return annotation
 
     def stop(self) -> None:

@@ -16,19 +16,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import re
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from foretrace.cli import streams
-from foretrace.cli.subject import Subject, add_size_flags, given_sizes
+from foretrace.cli import flags, streams
+from foretrace.cli.files import target_of, view_for, write
+from foretrace.cli.subject import Subject, add_size_flags, files_of, given_sizes
 from foretrace.errors import InputError
-from foretrace.report.text import columns_of, wants_color
-from foretrace.report.view import View
 
 if TYPE_CHECKING:
     from foretrace.model.bench import Bench
@@ -50,21 +47,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="repeatable; eager, compile, compile-max-autotune, compile-reduce-overhead (default: eager and compile)",
     )
-    parser.add_argument("--mode", choices=("forward", "train"), default="forward", help="default forward")
+    parser.add_argument("--mode", choices=flags.MODES, default="forward", help="default forward")
     parser.add_argument("--rounds", type=int, metavar="N", help="calls of each variant (default: 10 to 200, in 4 s)")
-    parser.add_argument(
-        "--cuda-graph", "--cuda_graph", action="store_true", help="also time each variant as a captured CUDA graph"
-    )
+    flags.add(parser, "cuda_graph", action="store_true", help="also time each variant as a captured CUDA graph")
     flush = parser.add_mutually_exclusive_group()
-    flush.add_argument(
-        "--flush-l2",
-        "--flush_l2",
+    flags.add(
+        flush,
+        "flush_l2",
         action="store_true",
         default=None,
         dest="flush",
         help="empty the L2 before each call (default: where the data fits into it and the GPU sets the pace)",
     )
-    flush.add_argument("--no-flush-l2", "--no_flush_l2", action="store_false", dest="flush", help="never empty it")
+    flags.add(flush, "no_flush_l2", action="store_false", dest="flush", help="never empty it")
     parser.add_argument(
         "--sweep",
         action="append",
@@ -73,16 +68,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run shapes one after the other and count what is compiled anew; repeatable: all combinations",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of parameters and inputs (0)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="also write the JSON document, with all samples, there")
-    parser.add_argument("--force", action="store_true", help="let --output replace an existing file")
-    parser.add_argument("--json", action="store_true", help="print the document (foretrace.bench/1) and nothing else")
+    flags.add_output(
+        parser,
+        json="print the document (foretrace.bench/1) and nothing else",
+        output="also write the JSON document, with all samples, there",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Bench what was asked for: 1 when a variant is wrong, 2 when one could not be timed, else 0."""
-    if not -(2**63) <= args.seed < 2**64:  # what torch.manual_seed takes
-        raise InputError(f"--seed {args.seed} is too large: it must fit into 64 bits")
-    output = _output(args)
+    flags.check_seed(args.seed)
+    output = target_of(args.output, force=args.force, sources=files_of(args.target))
     axes = parse_sweep(args.sweep)
     subject = Subject(args.target, given_sizes(args), args.dtype, train=args.mode == "train")
     # What the program prints must not get between the document's lines.
@@ -90,14 +86,13 @@ def run(args: argparse.Namespace) -> int:
         bench = _bench(args, subject, axes)
     document = _document(bench)
     if output is not None:
-        _write(output, msgspec.json.format(document, indent=1) + b"\n", force=args.force)
+        write(output, msgspec.json.format(document, indent=1) + b"\n", force=args.force)
     if args.json:
         streams.to_stdout(document + b"\n")
     else:
         from foretrace.report.bench import render_bench
 
-        view = View(width=columns_of(sys.stdout, os.environ), color=wants_color(sys.stdout, os.environ))
-        streams.to_stdout(render_bench(bench, view).encode("utf-8", "replace"))
+        streams.to_stdout(render_bench(bench, view_for()).encode("utf-8", "replace"))
     states = {result.state for result in bench.variants}
     failed = "failed" in {result.state for result in bench.variants if not result.cuda_graph}
     failed = failed or (bench.sweep is not None and any(total.reason is not None for total in bench.sweep.totals))
@@ -163,42 +158,7 @@ def parse_sweep(words: list[str]) -> dict[str, list[int]]:
     return axes
 
 
-def _output(args: argparse.Namespace) -> Path | None:
-    """The file to write, looked at before any work is done."""
-    if args.output is None:
-        return None
-    if not args.output:
-        raise InputError("--output is empty; it names a file")
-    path = Path(args.output)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; --output names a file")
-    if not path.parent.is_dir():
-        raise InputError(f"the folder {path.parent} does not exist; create it first")
-    if path.exists() and not args.force:
-        raise InputError(f"{path} exists; give --force to replace it, or another name")
-    return path
-
-
 def _document(bench: Bench) -> bytes:
     from foretrace.report.json import to_json
 
     return to_json(bench).rstrip(b"\n")
-
-
-def _write(path: Path, content: bytes, *, force: bool) -> None:
-    """Write the file whole; without ``force`` one that appeared meanwhile is kept."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        if force:
-            temporary.write_bytes(content)
-            temporary.replace(path)
-        else:
-            with path.open("xb") as file:
-                file.write(content)
-    except FileExistsError:
-        raise InputError(f"{path} exists; give --force to replace it, or another name") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
-    streams.say(f"wrote {path}")

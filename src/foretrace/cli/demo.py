@@ -1,11 +1,13 @@
-"""Profile a GeGLU MLP on this machine and explain it, then explain the same MLP recorded on an H200."""
+"""Profile a GeGLU MLP on this machine and explain it; then guess, predict and explain the same MLP on an H200."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from statistics import median
 
 from foretrace.errors import MissingExtraError
+from foretrace.model.words import time
 
 SAMPLE = Path(__file__).parent / "samples" / "h200_mlp_eager.trace.json.gz"
 
@@ -30,12 +32,50 @@ def run(args: argparse.Namespace) -> int:
         print(f"Not recorded: {error}")
     for path in written:
         show(path, brief=True)
-    print("\n2. The same MLP, x [64, 128, 768] and hidden 3072 in bf16, recorded on an NVIDIA H200\n")
+    print("\n2. The same MLP, x [64, 128, 768] and hidden 3072 in bf16, on an NVIDIA H200: guess first, then look")
+    _check_guess()
+    print("\n3. What foretrace predicts for it, without a GPU\n")
+    _predict()
+    print("\n4. The recording, explained\n")
     show(SAMPLE)
     print("\nTry next:")
     print(f"  foretrace explain --all {SAMPLE}")
     for path in written:
         print(f"  foretrace explain --all {path}")
+    print("  foretrace predict mlp --gpu A100 --variant compile")
+    if len(written) == 1:
+        print(f"  foretrace compare {SAMPLE} {written[0]}")
     if written:
         print(f"\nWritten: {', '.join(str(path) for path in written)}")
     return 0
+
+
+def _check_guess() -> None:
+    """The guess that the kernels' names and an older GPU suggest; half of it is wrong on a Hopper GPU."""
+    from foretrace.cli.expecting import show
+    from foretrace.prediction.expect import check, expect
+
+    guess = expect(kernels=5, gemm=3, elementwise=2, memcpys=0, occupancy_query_before="gemm")
+    show(check(SAMPLE, guess))
+
+
+def _predict() -> None:
+    """The predicted time beside the measured one, each with what it is."""
+    from foretrace.analysis import explain
+    from foretrace.capture.workloads import WORKLOADS, build, choose_values
+    from foretrace.prediction.predict import predict
+    from foretrace.prediction.program import meta_target
+
+    workload = WORKLOADS["mlp"]
+    sizes, dtype, _ = choose_values(workload, {}, None, "cuda")
+    try:
+        program = meta_target(lambda: build(workload, sizes, dtype, "meta", train=False))
+        info = predict(program.function, program.inputs, gpu="H200", annotation=program.annotation).info
+    except MissingExtraError as error:
+        print(f"Not predicted: {error}")
+        return
+    measured = [step.gpu_busy_us for step in explain(SAMPLE).steps if step.gpu_busy_us is not None]
+    low, high = time(info.gpu_busy_low_us), time(info.gpu_busy_high_us)
+    print(f"predicted  {info.kernels} kernels, {info.memsets} memsets, GPU busy {time(info.gpu_busy_us)} a step")
+    print(f"           (about eight of ten recordings lie between {low} and {high})")
+    print(f"measured   GPU busy {time(median(measured))} a step")

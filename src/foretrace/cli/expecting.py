@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from foretrace.cli.files import view_for
 from foretrace.cli.streams import to_stdout
 from foretrace.errors import InputError
-from foretrace.report.text import columns_of, wants_color
-from foretrace.report.view import View
 
 if TYPE_CHECKING:
     from foretrace.model.expectations import Checked, Expectation
+    from foretrace.report.view import View
 
-__all__ = ["add_flags", "ask_guesses", "exit_code", "expectation_of", "rendered", "show"]
+__all__ = ["add_flags", "ask_guesses", "exit_code", "expectation_of", "files_in", "rendered", "show"]
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -43,8 +43,17 @@ def expectation_of(texts: list[str], *files: str) -> Expectation | None:
 
     parts = [read_toml(file) for file in files]
     for text in texts:
-        parts.append(read_toml(text) if text.endswith(".toml") else expect(text))
+        parts.append(read_toml(text) if _is_file(text) else expect(text))
     return expect(*parts)
+
+
+def files_in(texts: Iterable[str]) -> list[str]:
+    """Those values of ``--expect`` that name a file."""
+    return [text for text in texts if _is_file(text)]
+
+
+def _is_file(text: str) -> bool:
+    return text.endswith(".toml")
 
 
 def ask_guesses() -> Expectation | None:
@@ -82,8 +91,7 @@ def rendered(checked: Checked, view: View, *, guess: bool = False) -> bytes:
 
 def show(checked: Checked, *, guess: bool = False) -> None:
     """Print a check on standard output, under what is there already."""
-    view = View(width=columns_of(sys.stdout, os.environ), color=wants_color(sys.stdout, os.environ))
-    to_stdout(b"\n" + rendered(checked, view, guess=guess))
+    to_stdout(b"\n" + rendered(checked, view_for(), guess=guess))
 
 
 def exit_code(checked: Checked, *, strict: bool) -> int:

@@ -14,17 +14,16 @@ check follows its report as a line of its own (schema foretrace.check/1).
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foretrace.cli import expecting
-from foretrace.cli.streams import say, standard_input, to_stdout
+from foretrace.cli import expecting, flags
+from foretrace.cli.files import check_sources, deliver, reading, target_of, view_for
+from foretrace.cli.streams import say, to_stdout
 from foretrace.errors import ForetraceError, InputError
-from foretrace.report.text import clean, columns_of, wants_color
+from foretrace.report.text import clean
 from foretrace.report.view import SECTIONS, View
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Explained",
     "add_arguments",
-    "explain_files",
     "read_and_explain",
     "run",
     "select_steps",
@@ -45,16 +43,13 @@ __all__ = [
     "show_explained",
 ]
 
-LARGE_BYTES = 50_000_000  # from here on reading takes long enough to say so
 LISTED_STEPS = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``foretrace explain``."""
     parser.add_argument("traces", nargs="+", metavar="TRACE", help="a profiler trace, or - for standard input")
-    parser.add_argument("--json", action="store_true", help="the whole report as JSON, one line per trace")
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there instead of to standard output")
-    parser.add_argument("--force", action="store_true", help="let --output replace an existing file")
+    flags.add_output(parser, json="the whole report as JSON, one line per trace")
     parser.add_argument(
         "--step",
         action="append",
@@ -62,8 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N|LABEL",
         help="only this step: its position (0 is the first) or label ('#3'); may be repeated",
     )
-    parser.add_argument("--top", type=_positive, metavar="N", help="rows a table shows at most")
-    parser.add_argument("--all", action="store_true", dest="everything", help="every section, every row")
+    flags.add_rows(parser, everything="every section, every row")
     parser.add_argument(
         "--section",
         action="append",
@@ -75,36 +69,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     expecting.add_flags(parser)
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
-
-
 def run(args: argparse.Namespace) -> int:
     """Explain every trace named; exit code 2 when one of several could not be read, 1 for a broken expectation."""
-    if args.output == "":
-        raise InputError("--output is empty; it names a file")
-    target = None if args.output in (None, "-") else Path(args.output)
-    if target is not None:
-        _check_target(target, args)
-    view = View(
-        everything=args.everything,
-        sections=tuple(args.section),
-        top=args.top,
-        width=columns_of(sys.stdout, os.environ) if target is None else View().width,
-        color=target is None and wants_color(sys.stdout, os.environ),
-    )
+    sources = [*args.traces, *expecting.files_in(args.expect)]
+    target = None if args.output == "-" else target_of(args.output, force=args.force, sources=sources)
+    view = view_for(target, everything=args.everything, sections=tuple(args.section), top=args.top)
     expectation = expecting.expectation_of(args.expect)
-    parts, code = explain_files(
+    parts, code = _explain_files(
         args.traces, view=view, json=args.json, steps=args.step, expectation=expectation, strict=args.strict
     )
     if parts:
-        content = b"".join(parts) if args.json else b"\n".join(parts)
-        if target is None:
-            to_stdout(content)
-        else:
-            _write(target, content, force=args.force)
+        deliver((b"" if args.json else b"\n").join(parts), target, force=args.force)
     return code
 
 
@@ -114,21 +89,17 @@ def show(path: str | Path, *, json: bool = False, brief: bool = False) -> int:
     ``brief`` leaves out the first screen's footer. Returns the exit code, which is 0; raises
     ``TraceReadError`` when the trace cannot be read.
     """
-    parts, code = explain_files([str(path)], view=_screen(brief), json=json)
+    parts, code = _explain_files([str(path)], view=view_for(brief=brief), json=json)
     to_stdout(b"".join(parts))
     return code
 
 
 def show_explained(explained: Explained, *, brief: bool = False) -> None:
     """Print the report of a trace that is explained already, as ``show`` does."""
-    to_stdout(_rendered(explained.report, _screen(brief), json=False))
+    to_stdout(_rendered(explained.report, view_for(brief=brief), json=False))
 
 
-def _screen(brief: bool) -> View:
-    return View(width=columns_of(sys.stdout, os.environ), color=wants_color(sys.stdout, os.environ), brief=brief)
-
-
-def explain_files(
+def _explain_files(
     paths: Sequence[str],
     *,
     view: View,
@@ -142,8 +113,7 @@ def explain_files(
     One trace that fails raises its error. Of several, each failure is said on standard error in one sentence
     and the others are explained.
     """
-    if list(paths).count("-") > 1:
-        raise InputError("standard input (-) can be read only once")
+    check_sources(paths)
     parts: list[bytes] = []
     code = 0
     for path in paths:
@@ -186,30 +156,12 @@ def read_and_explain(path: str, steps: Sequence[str] = ()) -> Explained:
     from foretrace.model.sidefile import read_side
     from foretrace.trace import load
 
-    if not path:
-        raise InputError("an empty path was given; name a trace, or - for standard input")
-    if path == "-":
-        standard_input()
-    size = _size(path)
-    told = size >= LARGE_BYTES and sys.stderr.isatty()
-    if told:
-        print(f"reading {clean(path)} ({size / 1e6:.0f} MB) …", end="", file=sys.stderr, flush=True)
-    try:
+    check_sources([path])
+    with reading([path]):
         trace = load(path)
-    finally:
-        if told:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     selected = select_steps(trace.steps, steps) if steps else None
     side = None if path == "-" else read_side(path)
     return Explained(explain(trace, steps=selected, side=side), trace, side, selected)
-
-
-def _size(path: str) -> int:
-    """Bytes of the file, 0 where that is not known; why it cannot be read is said by what reads it."""
-    try:
-        return Path(path).stat().st_size if path != "-" and Path(path).is_file() else 0
-    except (OSError, ValueError):
-        return 0
 
 
 def _rendered(report: Report, view: View, json: bool) -> bytes:
@@ -260,36 +212,3 @@ def _choices(spans: Sequence[StepSpan]) -> str:
     if len(named) > LISTED_STEPS:
         named = [*named[: LISTED_STEPS - 2], "…", named[-1]]
     return ", ".join(named)
-
-
-def _check_target(target: Path, args: argparse.Namespace) -> None:
-    """Refuse before reading a large trace, not after."""
-    if target.is_dir():
-        raise InputError(f"{target} is a directory; --output names a file")
-    if not target.parent.is_dir():
-        raise InputError(f"the folder {target.parent} does not exist; create it first")
-    if target.exists():
-        if any(path != "-" and Path(path).exists() and target.samefile(path) for path in args.traces):
-            raise InputError(f"{target} is the trace itself; --output never replaces it")
-        if not args.force:
-            raise InputError(f"{target} exists; give --force to replace it, or another name")
-
-
-def _write(target: Path, content: bytes, *, force: bool) -> None:
-    """Write the file; what was there before stays until the new content is complete."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        if force:
-            temporary.write_bytes(content)
-            temporary.replace(target)
-        else:
-            # "x" fails where a file appeared since the check.
-            with target.open("xb") as file:
-                file.write(content)
-    except FileExistsError:
-        raise InputError(f"{target} exists; give --force to replace it, or another name") from None
-    except OSError as error:
-        raise InputError(f"{target} cannot be written: {error.strerror}") from None
-    finally:
-        temporary.unlink(missing_ok=True)
-    print(f"wrote {clean(str(target))}", file=sys.stderr)

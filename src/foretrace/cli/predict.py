@@ -13,16 +13,13 @@ long its kernels would take. --expectation writes what a recording should hold, 
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from foretrace.cli import streams
-from foretrace.cli.subject import Subject, add_size_flags, given_sizes
+from foretrace.cli import flags, streams
+from foretrace.cli.files import target_of, view_for
+from foretrace.cli.subject import Subject, add_size_flags, files_of, given_sizes
 from foretrace.errors import InputError, MissingExtraError
-from foretrace.report.text import columns_of, wants_color
-from foretrace.report.view import View
 
 if TYPE_CHECKING:
     from foretrace.capture.workloads import Program
@@ -31,48 +28,55 @@ if TYPE_CHECKING:
 
 __all__ = ["add_arguments", "run"]
 
-_VARIANTS = ("eager", "compile")
-_MODES = ("forward", "train")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``foretrace predict``."""
     parser.add_argument("target", nargs="?", metavar="TARGET", help="a workload, or FILE.py:FACTORY")
     parser.add_argument("--gpu", metavar="NAME", help="the GPU to predict for, such as H200 or A100")
     add_size_flags(parser)
-    parser.add_argument("--variant", choices=_VARIANTS, default="eager", help="default eager")
+    parser.add_argument("--variant", metavar="NAME", default="eager", help="eager (the default) or compile")
     parser.add_argument(
-        "--mode", choices=_MODES, default="forward", help="forward without gradients, or forward and backward"
+        "--mode", choices=flags.MODES, default="forward", help="forward without gradients, or forward and backward"
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write the predicted timeline (.json or .json.gz)")
-    parser.add_argument("--expectation", metavar="FILE", help="write what a recording should hold (.toml)")
-    parser.add_argument("--force", action="store_true", help="let --output and --expectation replace files")
-    parser.add_argument("--json", action="store_true", help="the report of the predicted trace as JSON")
-    parser.add_argument("--top", type=int, metavar="N", help="rows the table shows at most")
-    parser.add_argument("--all", action="store_true", dest="everything", help="every row of the table")
+    parser.add_argument(
+        "--torch",
+        metavar="VERSION",
+        help="the torch that will run there, such as 2.11 (default: the one installed here)",
+    )
+    flags.add_output(
+        parser,
+        json="the report of the predicted trace as JSON",
+        output="also write the predicted timeline there (.json or .json.gz)",
+    )
+    parser.add_argument("--expectation", metavar="FILE", help="also write there what a recording should hold (.toml)")
+    flags.add_rows(parser, everything="every row")
 
 
 def run(args: argparse.Namespace) -> int:
     """Predict, print one screen or the report, and write the files asked for."""
     from foretrace.prediction.predict import find_gpu
+    from foretrace.prediction.variants import check_variant
 
     if args.gpu is None:
         raise InputError(f"name the GPU to predict for: --gpu {' or --gpu '.join(_examples())}")
-    if args.top is not None and args.top < 1:
-        raise InputError("--top must be at least 1")
     gpu = find_gpu(args.gpu)
+    check_variant(args.variant)
+    release = _release(args.torch)
     if args.target is None:
         raise InputError("nothing to predict was given: a workload, as in foretrace predict mlp, or FILE.py:FACTORY")
     subject = Subject(args.target, given_sizes(args), args.dtype, train=args.mode == "train")
-    for flag, name in (("--output", args.output), ("--expectation", args.expectation)):
-        _check_target(flag, name, args.force)
-    prediction = _predict(subject, args, gpu)
+    sources = files_of(args.target)
+    output = target_of(args.output, force=args.force, sources=sources)
+    expectation = target_of(args.expectation, force=args.force, sources=sources, flag="--expectation")
+    if output is not None and output == expectation:
+        raise InputError(f"--output and --expectation both name {output}")
+    prediction = _predict(subject, args, gpu, release)
     _print(prediction, args)
-    if args.output is not None:
-        prediction.write(args.output, force=args.force)
-        streams.say(f"wrote the predicted timeline: {args.output}")
-    if args.expectation is not None:
-        _write_expectation(prediction, Path(args.expectation), args)
+    if output is not None:
+        prediction.write(output, force=args.force)
+        streams.say(f"wrote the predicted timeline: {output}")
+    if expectation is not None:
+        _write_expectation(prediction, expectation, args)
     return 0
 
 
@@ -82,7 +86,17 @@ def _examples() -> list[str]:
     return [gpu.short for name in ("H200", "A100") if (gpu := gpus.find(name)) is not None]
 
 
-def _predict(subject: Subject, args: argparse.Namespace, gpu: Gpu) -> Prediction:
+def _release(version: str | None) -> tuple[int, int] | None:
+    """``2.11.0+cu130`` → ``(2, 11)``."""
+    if version is None:
+        return None
+    numbers = version.partition("+")[0].split(".")
+    if len(numbers) < 2 or not all(part.isdecimal() for part in numbers[:2]):
+        raise InputError(f"--torch {version} is no version of torch; give it as in --torch 2.11")
+    return int(numbers[0]), int(numbers[1])
+
+
+def _predict(subject: Subject, args: argparse.Namespace, gpu: Gpu, release: tuple[int, int] | None) -> Prediction:
     from foretrace.prediction.predict import predict
 
     _need_torch()
@@ -98,6 +112,7 @@ def _predict(subject: Subject, args: argparse.Namespace, gpu: Gpu) -> Prediction
         variant=args.variant,
         mode=args.mode,
         annotation=program.annotation,
+        release=release,
     )
 
 
@@ -125,12 +140,7 @@ def _print(prediction: Prediction, args: argparse.Namespace) -> None:
         return
     from foretrace.report.predict import render_prediction
 
-    view = View(
-        everything=args.everything,
-        top=args.top,
-        width=columns_of(sys.stdout, os.environ),
-        color=wants_color(sys.stdout, os.environ),
-    )
+    view = view_for(everything=args.everything, top=args.top)
     streams.to_stdout(render_prediction(report, view).encode("utf-8", "replace"))
 
 
@@ -140,23 +150,10 @@ def _write_expectation(prediction: Prediction, path: Path, args: argparse.Namesp
 
     heading = (
         f"{prediction.name}, by foretrace {prediction.info.version}.\n"
-        "Counts and FLOPs are exact; a time is the interval in which about 80 % of recordings should lie."
+        "Counts and FLOPs are exact; a time is the interval in which about 95 % of recordings should lie."
     )
     write_bytes(path, [to_toml(prediction.expectation(), heading=heading).encode()], force=args.force)
     streams.say(f"wrote the expectation: {path} (foretrace check TRACE {path})")
-
-
-def _check_target(flag: str, name: str | None, force: bool) -> None:
-    """Refuse before tracing, not after."""
-    if name is None:
-        return
-    if not name:
-        raise InputError(f"{flag} is empty; it names a file")
-    path = Path(name)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; {flag} names a file")
-    if path.exists() and not force:
-        raise InputError(f"{path} exists; choose another name, or give --force to replace it")
 
 
 def _need_torch() -> None:

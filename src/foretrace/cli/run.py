@@ -23,12 +23,13 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from foretrace.cli import expecting, streams
+from foretrace.cli import expecting, flags, streams
 from foretrace.cli.run_target import keep_script_apart, what_to_run
 from foretrace.cli.subject import SIZES, Subject, add_size_flags, given_sizes
 from foretrace.errors import ForetraceError, InputError
@@ -41,19 +42,13 @@ __all__ = ["SCHEMA", "add_arguments", "record_workload", "run", "show_trace"]
 
 SCHEMA = "foretrace.run/1"
 
-_VARIANTS = ("eager", "compile", "compile-max-autotune", "compile-reduce-overhead")
-_MODES = ("forward", "train")
 _NOT_FOR_SCRIPTS = (*SIZES, "dtype", "variant", "mode", "wait", "warmup", "active", "warm_calls", "device")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the flags; names of two words can be written with a dash or an underscore."""
 
-    def flag(name: str, **options: Any) -> None:
-        dashed = f"--{name.replace('_', '-')}"
-        names = [dashed] if "_" not in name else [dashed, f"--{name}"]
-        parser.add_argument(*names, dest=name, **options)
-
+    flag = partial(flags.add, parser)
     parser.add_argument(
         "target",
         nargs="*",
@@ -64,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.parse_known_args = keep_script_apart(parser.parse_known_args)  # type: ignore[method-assign]
     add_size_flags(parser)
     flag("device", metavar="cuda|cpu", help="where to run (default: the GPU if there is one)")
-    flag("variant", action="append", choices=_VARIANTS, help="repeatable; default eager")
+    flag("variant", action="append", choices=flags.VARIANTS, help="repeatable; default eager")
     parser.add_argument(
         "--compile",
         action="append_const",
@@ -72,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="variant",
         help="short for --variant compile",
     )
-    flag("mode", choices=_MODES, help="forward without gradients, or forward and backward; default forward")
+    flag("mode", choices=flags.MODES, help="forward without gradients, or forward and backward; default forward")
     flag("wait", type=int, metavar="N", help="steps before the profiler is on (1)")
     flag("warmup", type=int, metavar="N", help="steps with the profiler on, not kept (1)")
     flag("active", type=int, metavar="N", help="recorded steps (3)")
@@ -84,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flag("label", metavar="TEXT", help="free text for the side file and the file's name")
     flag("tag", metavar="NAME", help="name of the file instead of the one made of the sizes")
     parser.add_argument("-o", "--output", metavar="PATH", help="file to write (several variants: a folder)")
-    flag("force", action="store_true", help="let --output replace an existing file")
+    flag("force", action="store_true", help="replace a file that exists")
     flag("json", action="store_true", help="print one JSON document about what was written, and nothing else")
     flag("no_explain", action="store_true", help="only record; do not print the explained trace")
     expecting.add_flags(parser)
@@ -93,8 +88,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Record what was asked for; a script's exit code is passed on."""
-    if args.seed is not None and not -(2**63) <= args.seed < 2**64:  # what torch.manual_seed takes
-        raise InputError(f"--seed {args.seed} is too large: it must fit into 64 bits")
+    flags.check_seed(args.seed)
+    if args.output == "":
+        raise InputError("--output is empty; it names a file or a folder")
     with _said_plainly():
         word, script = what_to_run(args)
         # Both before anything is recorded: a wrong expectation is refused, and a guess is a guess.

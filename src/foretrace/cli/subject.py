@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foretrace.cli import flags
 from foretrace.errors import InputError
 
 if TYPE_CHECKING:
     from foretrace.capture.workloads import Program
 
-__all__ = ["DTYPES", "SIZES", "Subject", "add_size_flags", "given_sizes"]
+__all__ = ["DTYPES", "SIZES", "Subject", "add_size_flags", "files_of", "given_sizes"]
 
 # What each size is, and of which workload; a test holds the names equal to those the workloads have.
 SIZES = {
@@ -31,15 +32,19 @@ def add_size_flags(parser: argparse.ArgumentParser) -> None:
     """Declare a flag for each size, written with a dash or an underscore, and ``--dtype``."""
     sizes = parser.add_argument_group("sizes, passed on to a FACTORY that takes them (defaults in brackets)")
     for name, what in SIZES.items():
-        dashed = f"--{name.replace('_', '-')}"
-        names = [dashed] if "_" not in name else [dashed, f"--{name}"]
-        sizes.add_argument(*names, dest=name, type=int, metavar="N", help=what)
+        flags.add(sizes, name, type=int, metavar="N", help=what)
     parser.add_argument("--dtype", choices=DTYPES, help="of parameters and inputs (bf16; on a CPU fp32)")
 
 
 def given_sizes(args: argparse.Namespace) -> dict[str, int]:
     """The sizes that were given as flags."""
     return {name: getattr(args, name) for name in SIZES if getattr(args, name) is not None}
+
+
+def files_of(word: str) -> list[str]:
+    """The file that ``FILE.py:FACTORY`` names; none for a workload."""
+    file, colon, _ = word.rpartition(":")
+    return [file] if colon else []
 
 
 class Subject:

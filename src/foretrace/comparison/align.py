@@ -76,6 +76,10 @@ def _operator(item: Item) -> Token:
     return (code_name(item.op), item.kind) if item.op else None
 
 
+def _path_alone(item: Item) -> Token:
+    return (item.path, item.is_kernel) if item.path else None
+
+
 def _kind_size(item: Item) -> Token:
     return (item.kind, item.size) if item.size else None
 
@@ -101,6 +105,7 @@ _LEVELS: tuple[Level, ...] = (
     (_name, "kernel name"),
     (_path, "call path"),
     (_operator, "operator"),
+    (_path_alone, "call path"),
     (_kind_size, "work"),
     (_product, "order and kind"),
 )

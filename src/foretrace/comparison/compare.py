@@ -7,21 +7,21 @@ from pathlib import Path, PurePath
 
 import msgspec
 
-from foretrace.analysis import explain
-from foretrace.analysis.words import microseconds
+from foretrace.analysis.explain import report_of
+from foretrace.analysis.findings import compiled
 from foretrace.comparison.conclusion import conclude
 from foretrace.comparison.gates import judge, parse_condition
 from foretrace.comparison.kinship import Kinship, damage, kinship, recompiles
 from foretrace.comparison.metrics import compare_metrics
 from foretrace.comparison.operators import copies_that_appear, module_times, operator_changes
-from foretrace.comparison.places import Alignment, align_steps, categories, folded
-from foretrace.comparison.spread import signed
+from foretrace.comparison.places import Alignment, Predicted, align_steps, categories, folded
 from foretrace.comparison.subject import Subject, make_subject
 from foretrace.errors import InputError
 from foretrace.knowledge.comparing import DRIFT
 from foretrace.model.comparison import Change, Comparison, Metric, Pair, Place, Side, Speedup
 from foretrace.model.report import SCHEMA, Report
-from foretrace.model.sidefile import read_side
+from foretrace.model.sidefile import SideFile, read_side
+from foretrace.model.words import share_of, signed, time
 from foretrace.trace import Trace, load
 
 __all__ = ["compare", "read_subject"]
@@ -49,7 +49,9 @@ def compare(traces: Sequence[Source], *, fail_on: Sequence[str] = ()) -> Compari
     kin: list[Kinship] = []
     alignments: list[Alignment] = []
     for other in subjects[1:]:
-        alignments.append(align_steps(subjects[0].items, other.items))
+        first, second = subjects[0].report.trace.predicted, other.report.trace.predicted
+        predicted: Predicted = None if first == second else "a" if first else "b"
+        alignments.append(align_steps(subjects[0].items, other.items, predicted=predicted))
         kin.append(kinship(subjects[0], other, alignments[-1]))
     sides = [_side(subject, label) for subject, label in zip(subjects, labels, strict=True)]
     metrics = compare_metrics(subjects, kin)
@@ -68,12 +70,17 @@ def read_subject(source: Source) -> Subject:
     if isinstance(source, Report):
         return make_subject(source, None, None)
     if isinstance(source, Trace):
-        return make_subject(explain(source), source, None)
+        return make_subject(_report(source, None), source, None)
     if (report := _as_report(source)) is not None:
         return make_subject(report, None, None)
     side = None if str(source) == "-" else read_side(source)
     trace = load(source)
-    return make_subject(explain(trace, side=side), trace, side)
+    return make_subject(_report(trace, side), trace, side)
+
+
+def _report(trace: Trace, side: SideFile | None) -> Report:
+    """The report of a trace with the one finding that a comparison rests on: whether it compiled while recorded."""
+    return report_of(trace, side=side, detectors=[compiled.find])
 
 
 def _as_report(path: str | Path) -> Report | None:
@@ -136,7 +143,9 @@ def _pair(a: Subject, b: Subject, at: int, kin: Kinship, alignment: Alignment, m
         same_work=kin.same_work,
         aligned_gpu_share=kin.gpu_share,
         shared_operator_share=kin.operator_share,
-        notes=[*kin.notes, *_communication(places), *_drift(places, kin)] if kin.related else kin.notes,
+        notes=[*kin.notes, *_error(a, b, at, metrics), *_communication(places), *_drift(places, kin)]
+        if kin.related
+        else kin.notes,
         withheld=kin.withheld,
         categories=categories(alignment),
         places=places,
@@ -148,6 +157,23 @@ def _pair(a: Subject, b: Subject, at: int, kin: Kinship, alignment: Alignment, m
     )
 
 
+def _error(a: Subject, b: Subject, at: int, metrics: Sequence[Metric]) -> list[str]:
+    """How far a prediction of the GPU time is off, where one trace is predicted and the other measured."""
+    (gpu,) = (metric for metric in metrics if metric.name == "gpu_time")
+    change, values = gpu.changes[at], (gpu.values[0], gpu.values[at])
+    if a.report.trace.predicted == b.report.trace.predicted or change is None or change.direction == "unknown":
+        return []
+    told, seen = values if a.report.trace.predicted else values[::-1]
+    if not told.median or not seen.median:
+        return []
+    error = told.median / seen.median - 1
+    said = f"The predicted GPU time is {share_of(abs(error))} {'below' if error < 0 else 'above'} the measured one"
+    if told.low is not None and told.high is not None:
+        inside = "inside" if told.low <= seen.median <= told.high else "outside"
+        said += f", which is {inside} its interval ({time(told.low)} to {time(told.high)})"
+    return [f"{said}."]
+
+
 def _communication(places: Sequence[Place]) -> list[str]:
     """Communication apart from everything else: it waits for other ranks, the rest does not."""
     sums = {True: [0.0, 0.0], False: [0.0, 0.0]}
@@ -157,7 +183,7 @@ def _communication(places: Sequence[Place]) -> list[str]:
                 sums[all(row.kind == "communication" for row in rows)][side] += us
     if not all(sums[True]):
         return []
-    before, after = (" → ".join(microseconds(us) for us in sums[which]) for which in (True, False))
+    before, after = (" → ".join(time(us) for us in sums[which]) for which in (True, False))
     return [f"Communication kernels take {before} of the step's GPU rows, everything else {after}."]
 
 
@@ -173,7 +199,8 @@ def _drift(places: Sequence[Place], kin: Kinship) -> list[str]:
     moved = any(place.change.direction in ("less", "more") for place in same)
     if kin.other_work is not None or not moved or not before or abs(after / before - 1) < DRIFT:
         return []
-    return [f"Kernels identical by name take {signed(after / before - 1)}: clocks, heat or neighbours, not the change."]
+    cause = "clocks, heat, neighbours or what the cache still held"
+    return [f"Kernels identical by name take {signed(after / before - 1)} for the same work: {cause}."]
 
 
 def _speedups(at: int, kin: Kinship, metrics: Sequence[Metric]) -> list[Speedup]:
@@ -190,5 +217,6 @@ def _speedups(at: int, kin: Kinship, metrics: Sequence[Metric]) -> list[Speedup]
             reason = f"the difference is {change.reason}"
         elif reason is None and before and after:
             ratio = before / after
+            reason = None if change is None else change.reason
         found.append(Speedup(of=metric.name, ratio=ratio, reason=reason))
     return found

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from foretrace.analysis.words import megabytes, microseconds
-from foretrace.comparison.spread import signed
+from foretrace.knowledge.kernels import is_stand_in
 from foretrace.knowledge.limits import SHOWN_KINDS
 from foretrace.model.comparison import Conclusion, Copy, Metric, OperatorChange, Pair, Place, Side
+from foretrace.model.words import bytes_of, signed, time, whole
 
 __all__ = ["conclude"]
 
@@ -24,7 +24,9 @@ def conclude(sides: Sequence[Side], metrics: Sequence[Metric], pairs: Sequence[P
     for pair in pairs:
         setup = sides[pair.b].label
         if pair.related:
-            lines.append(Conclusion(setup=setup, changed=_changed(pair, table), same=_same(pair, table)))
+            profiled = not (sides[pair.a].predicted or sides[pair.b].predicted)
+            changed, same = (tell(pair, table, profiled=profiled) for tell in (_changed, _same))
+            lines.append(Conclusion(setup=setup, changed=changed, same=same))
             if somewhere and not _compiled(pair):
                 lines[-1].same.append("no lookup, guard or prologue rows of torch.compile")
         else:
@@ -37,7 +39,7 @@ def _compiled(pair: Pair) -> bool:
     return any(change.role == "compile" for change in pair.operators)
 
 
-def _changed(pair: Pair, metrics: dict[str, Metric]) -> list[str]:
+def _changed(pair: Pair, metrics: dict[str, Metric], *, profiled: bool) -> list[str]:
     said = []
     explained = {(copy.name, copy.op) for copy in pair.copies if copy.why}
     for category in ("fused", "split", "replaced", "removed", "added"):
@@ -45,24 +47,30 @@ def _changed(pair: Pair, metrics: dict[str, Metric]) -> list[str]:
         if category == "added":
             places = [p for p in places if (p.b[0].short_name, p.b[0].op) not in explained]
         said += _places(category, places)
+    said += [_place(place) for place in pair.places if _misnamed(place)]
     said += [_copy(copy) for copy in pair.copies if copy.why]
-    said += _host(pair.operators)
+    said += _host(pair.operators, profiled=profiled)
     for name, words in (("launches", "launches"), ("synchronizations", "synchronizations")):
         change = metrics[name].changes[pair.b]
         if change is not None and change.direction in ("less", "more"):
             before, after = (metrics[name].values[i].median for i in (pair.a, pair.b))
-            said.append(f"{words} {before:g} → {after:g}")
+            said.append(f"{words} {whole(before)} → {whole(after)}")
     for name, words in _TIMES:
         change = metrics[name].changes[pair.b]
         if change is not None and change.direction in ("less", "more") and change.absolute:
             percent = f" ({signed(change.relative)})" if change.relative else ""
-            said.append(f"{words} {_times(metrics[name], pair)}{percent}")
+            said.append(f"{_called(words, profiled)} {_times(metrics[name], pair)}{percent}")
     return said
+
+
+def _called(words: str, profiled: bool) -> str:
+    """A time by its name; profiling lengthens that of the CPU."""
+    return f"{words} (profiled)" if profiled and words == "CPU time" else words
 
 
 def _times(metric: Metric, pair: Pair) -> str:
     before, after = (metric.values[i].median or 0.0 for i in (pair.a, pair.b))
-    return f"{microseconds(before)} → {microseconds(after)}"
+    return f"{time(before)} → {time(after)}"
 
 
 def _places(category: str, places: list[Place]) -> list[str]:
@@ -73,16 +81,21 @@ def _places(category: str, places: list[Place]) -> list[str]:
         rest = places[SHOWN_KINDS:]
         before, after = sum(p.a_us for p in rest), sum(p.b_us for p in rest)
         rows = sum(p.count for p in rest)
-        said.append(f"{rows} more {category}: {microseconds(before)} → {microseconds(after)}")
+        said.append(f"{rows} more {category}: {time(before)} → {time(after)}")
     return said
+
+
+def _misnamed(place: Place) -> bool:
+    """Whether the library took another kernel than the one that was predicted by name."""
+    return place.category == "predicted" and not any(is_stand_in(row.name) for row in (*place.a, *place.b))
 
 
 def _place(place: Place) -> str:
     times = "" if place.count == 1 else f"{place.count}× "
     said = f"{times}{place.title}"
-    said += f": {microseconds(place.a_us)} → {microseconds(place.b_us)}"
+    said += f": {time(place.a_us)} → {time(place.b_us)}"
     if place.bytes_vanished and place.bytes_vanished > 0:
-        said += f", {megabytes(place.bytes_vanished)} less through memory"
+        said += f", {bytes_of(place.bytes_vanished)} less through memory"
     elif place.category == "fused" and place.bytes_vanished is None:
         said += " (what no longer travels through memory is unknown: no shapes)"
     return said
@@ -95,8 +108,8 @@ def _one_sided(category: str, places: list[Place]) -> list[str]:
     us = sum(max(place.a_us, place.b_us) for place in places)
     if len(places) == 1:
         times = "" if places[0].count == 1 else f"{places[0].count}× "
-        return [f"{category}: {times}{places[0].title} ({microseconds(us)})"]
-    return [f"{category}: {_counted(rows)} ({microseconds(us)})"]
+        return [f"{category}: {times}{places[0].title} ({time(us)})"]
+    return [f"{category}: {_counted(rows)} ({time(us)})"]
 
 
 def _counted(rows: Sequence[tuple[str, int]]) -> str:
@@ -111,10 +124,10 @@ def _counted(rows: Sequence[tuple[str, int]]) -> str:
 
 def _copy(copy: Copy) -> str:
     times = f"{copy.count}× " if copy.count > 1 else ""
-    return f"a hidden copy appears: {times}{copy.name} ({microseconds(copy.us)}): {copy.why}"
+    return f"a hidden copy appears: {times}{copy.name} ({time(copy.us)}): {copy.why}"
 
 
-def _host(changes: Sequence[OperatorChange]) -> list[str]:
+def _host(changes: Sequence[OperatorChange], *, profiled: bool) -> list[str]:
     said = []
     views = [c for c in changes if c.role == "view"]
     gone = [c for c in views if c.b_calls < c.a_calls]
@@ -131,7 +144,8 @@ def _host(changes: Sequence[OperatorChange]) -> list[str]:
         if found:
             times = [change.b_self_us if found is appear else change.a_self_us for change in found]
             known = [us for us in times if us is not None]
-            cost = f" ({microseconds(sum(known))} of CPU time, profiled)" if len(known) == len(times) else ""
+            how = ", profiled" if profiled else ""
+            cost = f" ({time(sum(known))} of CPU time{how})" if len(known) == len(times) else ""
             said.append(f"rows of torch.compile {words}: {_names(found, len(found))}{cost}")
     return said
 
@@ -141,20 +155,21 @@ def _names(changes: Sequence[OperatorChange], most: int = SHOWN_KINDS) -> str:
     return ", ".join(names) + (", …" if len(changes) > most else "")
 
 
-def _same(pair: Pair, metrics: dict[str, Metric]) -> list[str]:
+def _same(pair: Pair, metrics: dict[str, Metric], *, profiled: bool) -> list[str]:
     said = []
-    same = [place for place in pair.places if place.category == "identical"]
-    if same:
-        rows = [(row.kind, place.count) for place in same for row in place.a]
-        before, after = sum(p.a_us for p in same), sum(p.b_us for p in same)
-        said.append(f"{_counted(rows)}, identical by name ({microseconds(before)} → {microseconds(after)})")
-    others = [place for place in pair.places if place.category != "identical"]
-    if same and not others:
+    alike = {"identical": "identical by name", "predicted": "of the predicted kind and size"}
+    for category, words in alike.items():
+        same = [place for place in pair.places if place.category == category]
+        if same:
+            rows = [(row.kind, place.count) for place in same for row in place.a]
+            before, after = sum(p.a_us for p in same), sum(p.b_us for p in same)
+            said.append(f"{_counted(rows)}, {words} ({time(before)} → {time(after)})")
+    if said and all(place.category in alike and not _misnamed(place) for place in pair.places):
         compiled = any(c.role == "compile" and c.b_calls > c.a_calls for c in pair.operators)
         said.append("every kernel" + (": there was nothing to fuse" if compiled else ""))
     for name, words in _TIMES:
         change = metrics[name].changes[pair.b]
         if change is not None and change.direction == "same":
             inside = f" (a difference {change.reason})" if change.absolute else ""
-            said.append(f"{words} {_times(metrics[name], pair)}{inside}")
+            said.append(f"{_called(words, profiled)} {_times(metrics[name], pair)}{inside}")
     return said

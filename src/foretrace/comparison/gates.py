@@ -9,11 +9,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from foretrace.analysis.words import megabytes, microseconds
 from foretrace.comparison.metrics import METRICS, unit_of
-from foretrace.comparison.spread import signed
 from foretrace.errors import InputError
 from foretrace.model.comparison import Change, Comparison, Gate, Metric
+from foretrace.model.words import bytes_of, flop, signed, time, whole
 
 __all__ = ["Condition", "judge", "parse_condition"]
 
@@ -126,5 +125,7 @@ def _words(metric: Metric, value: float | None) -> str:
     if value is None:
         return "unknown"
     if metric.unit == "us":
-        return microseconds(value)
-    return megabytes(value) if metric.unit == "bytes" else f"{value:g}"
+        return time(value)
+    if metric.unit == "bytes":
+        return bytes_of(value)
+    return flop(value) if metric.name == "flops" else whole(value)

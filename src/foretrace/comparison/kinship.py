@@ -10,6 +10,7 @@ from foretrace.comparison.places import Alignment, total
 from foretrace.comparison.subject import Item, Subject
 from foretrace.knowledge.comparing import RELATED_GPU_SHARE, RELATED_OPERATOR_SHARE, SAME_FLOPS
 from foretrace.knowledge.limits import COMPUTE_KINDS, SHOWN_KINDS
+from foretrace.model.words import share_of, whole
 
 __all__ = ["Kinship", "damage", "kinship", "recompiles"]
 
@@ -31,9 +32,7 @@ def kinship(a: Subject, b: Subject, alignment: Alignment) -> Kinship:
     """Judge a pair: related or not, same work or not, and what must be said before any number."""
     gpu_share = _gpu_share(alignment)
     operator_share = _operator_share(a, b)
-    related = max(gpu_share or 0.0, operator_share or 0.0) >= RELATED_GPU_SHARE and (
-        (gpu_share or 0.0) >= RELATED_GPU_SHARE or (operator_share or 0.0) >= RELATED_OPERATOR_SHARE
-    )
+    related = (gpu_share or 0.0) >= RELATED_GPU_SHARE or (operator_share or 0.0) >= RELATED_OPERATOR_SHARE
     found = Kinship(related, gpu_share, operator_share)
     if not related:
         found.withheld = "the traces are unrelated"
@@ -94,7 +93,7 @@ def _operator_share(a: Subject, b: Subject) -> float | None:
 
 def _unrelated(gpu_share: float | None, operator_share: float | None) -> str:
     known = [
-        f"{share:.0%} of {what}"
+        f"{share_of(share)} of {what}"
         for share, what in ((gpu_share, "the GPU time"), (operator_share, "the operator calls"))
         if share is not None
     ]
@@ -130,7 +129,7 @@ def _work(found: Kinship, a: Subject, b: Subject, alignment: Alignment) -> None:
         reasons.append(f"other element types: {_listed(types)}")
     if known and max(flops) and abs(flops[1] - flops[0]) > SAME_FLOPS * max(flops):
         reasons.append(
-            f"{flops[1] / flops[0]:.3g} times the FLOPs" if flops[0] else "the baseline holds no matrix products"
+            f"{whole(flops[1] / flops[0])} times the FLOPs" if flops[0] else "the baseline holds no matrix products"
         )
     both_gpu = bool(a.items and b.items)
     found.same_work = False if reasons else (True if known and both_gpu else None)

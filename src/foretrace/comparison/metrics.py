@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from foretrace.comparison.kinship import Kinship
-from foretrace.comparison.spread import change_of, counted, measure, unknown
+from foretrace.comparison.spread import INSIDE, change_of, counted, measure, unknown
 from foretrace.comparison.subject import Subject
 from foretrace.knowledge.kernels import KINDS
 from foretrace.knowledge.limits import COMPUTE_KINDS
 from foretrace.model.comparison import Change, Measure, Metric, Unit
 from foretrace.model.report import Kernel, Step
 
-__all__ = ["METRICS", "compare_metrics", "is_time", "unit_of"]
+__all__ = ["METRICS", "compare_metrics", "unit_of"]
 
 _NO_GPU = "no GPU work was recorded"
 _NO_CALLS = "no API calls were recorded"
@@ -38,6 +40,20 @@ def _cpu_time(subject: Subject) -> Measure:
     known = subject.host.cpu_us
     found = [known[step.index] for step in subject.timed if step.index in known]
     return measure(found, "a report alone does not tell it, or the trace holds no CPU rows")
+
+
+def _gpu_time(subject: Subject) -> Measure:
+    told = subject.report.prediction
+    found = _of_steps(lambda step: step.gpu_busy_us, _NO_GPU)(subject)
+    if told is None or found.median is None or len(subject.steps) != 1:
+        return found
+    return Measure(
+        median=found.median,
+        low=told.gpu_busy_low_us,
+        high=told.gpu_busy_high_us,
+        samples=1,
+        reason="predicted, with the interval in which about 80 % of measured steps should lie",
+    )
 
 
 def _end_to_end(subject: Subject) -> Measure:
@@ -98,7 +114,7 @@ def _summed(
 
 
 _TIMES: dict[str, Callable[[Subject], Measure]] = {
-    "gpu_time": _of_steps(lambda step: step.gpu_busy_us, _NO_GPU),
+    "gpu_time": _gpu_time,
     "gpu_idle": _of_steps(lambda step: step.gpu_idle_us, _NO_GPU),
     "cpu_time": _cpu_time,
     "wall": _wall,
@@ -127,11 +143,8 @@ _UNITS: dict[str, Unit] = {
     **dict.fromkeys(_BYTES, "bytes"),
 }
 METRICS = tuple(_UNITS)
-
-
-def is_time(name: str) -> bool:
-    """Whether a metric is a time."""
-    return name in _TIMES
+# Times that profiling lengthens.
+_PROFILED = frozenset({"gpu_idle", "cpu_time", "wall", "period"})
 
 
 def unit_of(name: str) -> Unit:
@@ -146,14 +159,30 @@ def compare_metrics(subjects: Sequence[Subject], kin: Sequence[Kinship]) -> list
         values = [take(subject) for subject in subjects]
         changes: list[Change | None] = [None]
         for subject, value, verdict in zip(subjects[1:], values[1:], kin, strict=True):
-            if verdict.withheld is not None and (is_time(name) or not verdict.related):
+            if verdict.withheld is not None and (name in _TIMES or not verdict.related):
                 changes.append(Change(direction="unknown", reason=verdict.withheld))
             elif name == "end_to_end" and (problem := _other_method(subjects[0], subject)):
                 changes.append(Change(direction="unknown", reason=problem))
+            elif name in _PROFILED and subjects[0].report.trace.predicted != subject.report.trace.predicted:
+                reason = "it was predicted without the profiler and recorded with it"
+                changes.append(Change(direction="unknown", reason=reason))
+            elif name == "gpu_time" and (subjects[0].report.trace.predicted or subject.report.trace.predicted):
+                changes.append(_of_prediction(subjects[0], subject, values[0], value))
             else:
                 changes.append((change_of if name in _TIMES else counted)(values[0], value))
         metrics.append(Metric(name=name, unit=_UNITS[name], values=values, changes=changes))
     return metrics
+
+
+def _of_prediction(a: Subject, b: Subject, one: Measure, other: Measure) -> Change:
+    """The change of a GPU time that is predicted on one side or on both."""
+    if a.report.trace.predicted and b.report.trace.predicted:
+        # Two predictions err to the same side: their intervals say nothing of their difference.
+        one, other = (msgspec.structs.replace(value, low=None, high=None) for value in (one, other))
+    change = change_of(one, other)
+    if change.reason == INSIDE:
+        change.reason = "inside the predicted interval"
+    return change
 
 
 def _other_method(a: Subject, b: Subject) -> str | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from foretrace.analysis.words import microseconds
 from foretrace.comparison.places import Alignment, total
 from foretrace.comparison.subject import Subject
 from foretrace.knowledge import gpus
 from foretrace.model.report import WHOLE_TRACE, Gpu
+from foretrace.model.words import time
 
 __all__ = ["how_aligned", "surroundings"]
 
@@ -63,7 +63,7 @@ def how_aligned(a: Subject, b: Subject, alignment: Alignment) -> list[str]:
     if by_order:
         us = total(alignment.a[i] for spot in by_order for i in spot.a)
         pairs = "1 pair" if len(by_order) == 1 else f"{len(by_order)} pairs"
-        notes.append(f"Aligned on nothing but order and kind: {pairs} of kernels ({microseconds(us)}).")
+        notes.append(f"Aligned on nothing but order and kind: {pairs} of kernels ({time(us)}).")
     return notes
 
 

@@ -44,7 +44,7 @@ def _labelled(found: dict[str, int] | dict[str, float]) -> dict[str, float]:
 
 
 def _role(name: str) -> str:
-    if is_compile_row(name) or name.startswith("## Call"):
+    if is_compile_row(name):
         return "compile"
     kind = effect(name)
     return "compute" if kind is None else "view" if kind == "maybe" else kind

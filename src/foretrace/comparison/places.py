@@ -6,15 +6,19 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import fsum
+from typing import Literal
 
 from foretrace.comparison.align import LAST, Match, match_rows, match_within
 from foretrace.comparison.fusions import by_parts, by_place, epilogues
 from foretrace.comparison.spread import change_of, measure
 from foretrace.comparison.subject import Item
 from foretrace.knowledge.comparing import PARTS_NAMED
+from foretrace.knowledge.kernels import is_stand_in
 from foretrace.model.comparison import CATEGORIES, Category, CategoryName, How, Place, Row
 
-__all__ = ["Alignment", "Spot", "align_steps", "categories", "folded"]
+__all__ = ["Alignment", "Predicted", "Spot", "align_steps", "categories", "folded"]
+
+Predicted = Literal["a", "b"] | None
 
 
 @dataclass(frozen=True)
@@ -34,9 +38,10 @@ class Alignment:
     a: Sequence[Item]
     b: Sequence[Item]
     spots: list[Spot]
+    predicted: Predicted = None  # which of the two steps, where one alone is
 
 
-def align_steps(a: Sequence[Item], b: Sequence[Item]) -> Alignment:
+def align_steps(a: Sequence[Item], b: Sequence[Item], *, predicted: Predicted = None) -> Alignment:
     """Put every row of both steps into one spot, in the order of the other step; what vanished, by the baseline's."""
     matches = match_rows(a, b)
     used_a, used_b = {m.a for m in matches}, {m.b for m in matches}
@@ -72,17 +77,26 @@ def align_steps(a: Sequence[Item], b: Sequence[Item]) -> Alignment:
         if fusion.whole not in used_a and not used_b & set(fusion.parts):
             split(fusion.parts, fusion.whole, fusion.how)
     matches = match_within(a, b, matches, LAST, (used_a, used_b))
-    spots += [_pair(a, b, match) for match in matches]
+    spots += [_pair(a, b, match, predicted) for match in matches]
     used_a |= {m.a for m in matches}
     used_b |= {m.b for m in matches}
     spots += [Spot("removed", "none", (i,), ()) for i in range(len(a)) if i not in used_a]
     spots += [Spot("added", "none", (), (j,)) for j in range(len(b)) if j not in used_b]
-    return Alignment(a, b, spots)
+    return Alignment(a, b, spots, predicted)
 
 
-def _pair(a: Sequence[Item], b: Sequence[Item], match: Match) -> Spot:
-    same = a[match.a].code == b[match.b].code
-    return Spot("identical" if same else "replaced", match.how, (match.a,), (match.b,))
+def _pair(a: Sequence[Item], b: Sequence[Item], match: Match, predicted: Predicted) -> Spot:
+    one, other = a[match.a], b[match.b]
+    category: CategoryName = "identical" if one.code == other.code else "replaced"
+    if category == "replaced" and predicted is not None and _as_predicted(one, other, match.how):
+        category = "predicted"
+    return Spot(category, match.how, (match.a,), (match.b,))
+
+
+def _as_predicted(one: Item, other: Item, how: How) -> bool:
+    """Whether two rows are the same work but for their names: a predicted name is a guess."""
+    sized = one.size is not None and other.size is not None
+    return how != "order and kind" and one.kind == other.kind and (not sized or one.size == other.size)
 
 
 def categories(alignment: Alignment) -> list[Category]:
@@ -127,13 +141,14 @@ def _place(alignment: Alignment, spots: list[Spot]) -> Place:
     rows_b = [alignment.b[j] for spot in spots for j in spot.b]
     first = spots[0]
     a_bytes, b_bytes = _bytes(rows_a), _bytes(rows_b)
+    guessed = alignment.predicted if first.category == "predicted" else None
     vanished = None
     if first.category == "fused" and a_bytes is not None and b_bytes is not None:
         vanished = a_bytes - b_bytes
     return Place(
         category=first.category,
         how=first.how,
-        title=_title([alignment.a[i] for i in first.a], [alignment.b[j] for j in first.b]),
+        title=_title([alignment.a[i] for i in first.a], [alignment.b[j] for j in first.b], guessed),
         count=len(spots),
         a=[_row(alignment.a[i]) for i in first.a],
         b=[_row(alignment.b[j]) for j in first.b],
@@ -146,12 +161,16 @@ def _place(alignment: Alignment, spots: list[Spot]) -> Place:
     )
 
 
-def _title(a: list[Item], b: list[Item]) -> str:
-    """The rows in words: one name where both sides have it, else what became what."""
+def _title(a: list[Item], b: list[Item], guessed: Predicted) -> str:
+    """The rows in words: one name where both sides have it, else what became what, or what was predicted as what."""
     if not a or not b:
         row = (a or b)[0]
         return f"{row.short_name} ({row.op})" if row.op else row.short_name
     before, after = _named(a), _named(b)
+    if guessed is not None:
+        real, guess = (after, a[0]) if guessed == "a" else (before, b[0])
+        # A stand-in for a name that no table knows says nothing beside the real one.
+        return real if is_stand_in(guess.name) else f"{real}, predicted as {guess.short_name}"
     if len(a) == len(b) == 1 and a[0].code == b[0].code:
         return before
     return f"{before} → {'another ' if before == after else ''}{after}"

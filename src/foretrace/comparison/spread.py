@@ -8,15 +8,10 @@ from collections.abc import Sequence
 from foretrace.knowledge.comparing import DRIFT, FEWEST_QUARTILES
 from foretrace.model.comparison import Change, Measure
 
-__all__ = ["DRIFTING", "INSIDE", "change_of", "counted", "measure", "signed", "unknown"]
+__all__ = ["INSIDE", "change_of", "counted", "measure", "unknown"]
 
 INSIDE = "inside the spread over steps"
-DRIFTING = f"below {100 * DRIFT:g} %, which recordings of the same kernel differ by"
-
-
-def signed(share: float) -> str:
-    """A relative change in words: ``-12.4 %``; from ten times on as a factor, ``18.6×``."""
-    return f"{100 * share:+.1f} %" if abs(share) < 10 else f"{1 + share:.3g}×"
+_DRIFTING = f"below {100 * DRIFT:g} %, which recordings of the same kernel differ by"
 
 
 def measure(samples: Sequence[float], reason: str | None = None) -> Measure:
@@ -41,8 +36,7 @@ def unknown(reason: str) -> Measure:
 def change_of(a: Measure, b: Measure) -> Change:
     """From ``a`` to ``b``: no difference where their intervals meet or it is below ``DRIFT``.
 
-    Unknown where one of them was not measured. Where a spread is unknown, the medians alone tell, and the reason
-    says so.
+    Unknown where one of them was not measured. A single sample has no interval of its own, and the reason says so.
     """
     if a.median is None or b.median is None:
         return Change(direction="unknown", reason=(a if a.median is None else b).reason)
@@ -51,13 +45,13 @@ def change_of(a: Measure, b: Measure) -> Change:
     if absolute == 0:
         return Change(direction="same", absolute=0.0, relative=0.0)
     if relative is not None and abs(relative) < DRIFT:
-        return Change(direction="same", absolute=absolute, relative=relative, reason=DRIFTING)
-    reason = None
-    if a.low is not None and a.high is not None and b.low is not None and b.high is not None:
-        if a.low <= b.high and b.low <= a.high:
-            return Change(direction="same", absolute=absolute, relative=relative, reason=INSIDE)
-    else:
-        reason = "the spread is unknown"
+        return Change(direction="same", absolute=absolute, relative=relative, reason=_DRIFTING)
+    # A single sample is a point: it may lie inside the interval of the other.
+    low_a, high_a = (a.median if end is None else end for end in (a.low, a.high))
+    low_b, high_b = (b.median if end is None else end for end in (b.low, b.high))
+    if low_a <= high_b and low_b <= high_a:
+        return Change(direction="same", absolute=absolute, relative=relative, reason=INSIDE)
+    reason = "the spread is unknown" if a.low is None or b.low is None else None
     return Change(direction="more" if absolute > 0 else "less", absolute=absolute, relative=relative, reason=reason)
 
 

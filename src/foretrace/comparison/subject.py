@@ -11,6 +11,7 @@ from foretrace.knowledge.compiled import code_name, is_compile_row
 from foretrace.knowledge.limits import COLD_STEP_RATIO
 from foretrace.model.report import Kernel, Report, Step, Transfer
 from foretrace.model.sidefile import SideFile
+from foretrace.model.words import time
 from foretrace.trace.table import Trace
 
 __all__ = ["Item", "Subject", "make_subject"]
@@ -98,7 +99,7 @@ def make_subject(report: Report, trace: Trace | None, side: SideFile | None) -> 
     everything: list[GpuRow] = [*report.kernels, *report.transfers]
     loose = sum(row.duration_us for row in everything if row.step is None)
     if loose:
-        subject.warnings.append(f"{loose:.4g} µs of GPU work belong to no step and are not compared")
+        subject.warnings.append(f"{time(loose)} of GPU work belong to no step and are not compared")
     return subject
 
 

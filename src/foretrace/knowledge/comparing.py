@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from foretrace.knowledge.copying import FEEDS_GRAPH
+
 __all__ = [
-    "ABSORBED_BY",
     "DRIFT",
     "EXACT_CELLS",
     "FEWEST_QUARTILES",
     "NEAR_PLACES",
     "NEAR_ROWS",
     "PARTS_NAMED",
-    "PART_OF",
     "RELATED_GPU_SHARE",
     "RELATED_OPERATOR_SHARE",
     "SAME_FLOPS",
@@ -50,7 +50,7 @@ EXACT_CELLS = 20_000_000_000
 _POINTWISE = frozenset({"elementwise", "fused", "reduction", "normalization", "softmax", "copy", "memcpy", "memset"})
 # What kinds of kernels may have gone into one kernel of a kind, when only their place says so. ``elementwise`` is
 # missing: by definition it does the work of one operator.
-ABSORBED_BY: dict[str, frozenset[str]] = {
+_ABSORBED_BY: dict[str, frozenset[str]] = {
     "fused": _POINTWISE,
     "reduction": _POINTWISE,
     "normalization": _POINTWISE,
@@ -62,13 +62,13 @@ ABSORBED_BY: dict[str, frozenset[str]] = {
 
 def absorbs(kind: str, others: list[str]) -> bool:
     """Whether one kernel of a kind may do the work of several others."""
-    allowed = ABSORBED_BY.get(kind)
+    allowed = _ABSORBED_BY.get(kind)
     return allowed is not None and len(others) > 1 and all(other in allowed for other in others)
 
 
 # Fused kernels name their parts as ATen does (Inductor: the operators before decomposition); the kernel of an eager
 # program hangs on an inner operator of another name. Part → names of the operators that launch it.
-PART_OF: dict[str, frozenset[str]] = {
+_PART_OF: dict[str, frozenset[str]] = {
     "_to_copy": frozenset({"copy_", "to", "_to_copy"}),
     "to": frozenset({"copy_", "to", "_to_copy"}),
     "clone": frozenset({"copy_", "clone", "contiguous"}),
@@ -94,7 +94,7 @@ def is_part(part: str, op: str | None) -> bool:
     if op is None:
         return False
     name = op.rpartition("::")[2]
-    return name in (part, f"{part}_") or name in PART_OF.get(part, ()) or f"{name}_" == part
+    return name in (part, f"{part}_") or name in _PART_OF.get(part, ()) or f"{name}_" == part
 
 
 _SEED = "addmm fills its result with the bias first and lets the GEMM add to it (beta = 1): the bias is not fused"
@@ -105,6 +105,6 @@ def copy_reason(op: str | None, *, memcpy: bool, graphs: bool) -> str | None:
     """Why a copy is there, by the operator that makes it; ``graphs``: whether the trace replays CUDA graphs."""
     if op == "aten::addmm" and memcpy:
         return _SEED
-    if graphs and op in ("aten::_foreach_copy_", "aten::copy_"):
+    if graphs and op in FEEDS_GRAPH:
         return _GRAPH_INPUT
     return None

@@ -8,14 +8,13 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from foretrace.knowledge.kineto import COMPILE_WRAPPERS, compiled_region, fx_graph
+from foretrace.knowledge.kineto import COMPILE_WRAPPERS, FX_GRAPH_CALL, compiled_region, fx_graph
 
 __all__ = ["code_name", "compile_row_label", "is_compile_row"]
 
 # Inductor numbers the kernels of a graph in the order it writes them (torch/_inductor/codegen/triton.py): the number
 # of a kernel changes when another one comes before it.
 _NUMBERED = re.compile(r"(triton_\w*?[a-z]\w*)_\d+\Z")
-_GRAPH_CALL = "## Call CompiledFxGraph"
 
 
 @lru_cache(maxsize=4096)
@@ -27,7 +26,7 @@ def is_compile_row(name: str) -> bool:
 def compile_row_label(name: str) -> str:
     """The row without what differs from run to run: the hash of a graph's code, the number of a region."""
     if fx_graph(name) is not None:
-        return _GRAPH_CALL
+        return FX_GRAPH_CALL
     return name.partition(":")[0] if compiled_region(name) is not None else name
 
 

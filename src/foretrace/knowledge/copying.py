@@ -11,7 +11,24 @@ from collections.abc import Sequence
 from foretrace.knowledge.kineto import memcpy_direction
 from foretrace.knowledge.results import accumulates_gradient
 
-__all__ = ["DDP_BUCKET_COPY", "DDP_REDUCER", "direction", "is_pageable", "is_scalar_read", "on_purpose"]
+__all__ = [
+    "COPYING",
+    "DDP_BUCKET_COPY",
+    "DDP_REDUCER",
+    "FEEDS_GRAPH",
+    "SEEDED",
+    "direction",
+    "is_pageable",
+    "is_scalar_read",
+    "on_purpose",
+]
+
+# Operators whose own kernel copies a tensor.
+COPYING = frozenset({"aten::copy_", "aten::clone", "aten::contiguous", "aten::_to_copy"})
+# Operators that bring the inputs of a CUDA graph to their fixed places before a replay.
+FEEDS_GRAPH = frozenset({"aten::copy_", "aten::_foreach_copy_"})
+# Products with an addend: a copy inside one puts the addend where the result will be.
+SEEDED = frozenset({"aten::addmm", "aten::_addmm_activation", "aten::baddbmm", "aten::addbmm", "aten::addmv"})
 
 # DistributedDataParallel copies its reduced buckets back into the gradients (torch/csrc/distributed/c10d/reducer.cpp).
 DDP_REDUCER = "torch.distributed.ddp.reducer::"

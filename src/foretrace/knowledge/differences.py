@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from foretrace.knowledge.lowering.cublas import TILE_COUNTER
+
 __all__ = ["DIFFERENCES", "NO_QUERY_FAMILIES", "Difference"]
 
 # Families of GEMM kernels whose library plans a launch without asking the driver for the occupancy.
@@ -154,8 +156,8 @@ DIFFERENCES: dict[str, Difference] = {
         source="aten/src/ATen/native/cuda/Copy.cu",
     ),
     "library_memset": Difference(
-        why="A library clears memory that its kernel counts or accumulates in (a few bytes of tile counters before "
-        "some of cuBLAS's nvjet kernels, more before a split-K sum). It belongs to the operator, not to the program.",
+        why=f"A library clears memory that its kernel counts or accumulates in: {TILE_COUNTER}; split sums clear "
+        "more. It belongs to the operator, not to the program.",
         source=f"memsets inside operators that launch a kernel as well; {_MEASURED}",
         findings=("library_memsets",),
     ),

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 __all__ = [
     "COMPILE_WRAPPERS",
+    "FX_GRAPH_CALL",
     "GPU_WORK",
     "HOST_ROWS",
     "Call",
@@ -31,6 +32,7 @@ __all__ = [
     "module_name",
     "row_kind",
     "source_line",
+    "step_name",
     "step_number",
 ]
 
@@ -162,7 +164,8 @@ def call_kind(name: str) -> Call:
     return Call.OTHER
 
 
-_STEP = re.compile(r"ProfilerStep#(\d+)\Z")
+_STEP_NAME = "ProfilerStep#"
+_STEP = re.compile(_STEP_NAME + r"(\d+)\Z")
 _REGION = re.compile(r"(?:Torch-Compiled Region|CompiledFunction)(?:: (\S+))?\Z")
 _MODULE = re.compile(r"nn\.Module: (.+)\Z")
 _BACKWARD_ROOT = "autograd::engine::evaluate_function: "
@@ -176,6 +179,9 @@ COMPILE_WRAPPERS = (
     "Torch-Compiled Region",
 )
 
+# How the row of a call of Inductor's code begins; the hash of the code follows.
+FX_GRAPH_CALL = "## Call CompiledFxGraph"
+
 # Rows Dynamo, AOTAutograd and Inductor write while they compile (torch._dynamo.utils.dynamo_timed).
 _COMPILING = (
     "_compile.compile_inner",
@@ -188,6 +194,11 @@ _COMPILING = (
     "GraphLowering.compile_to_module",
     "async_compile.wait",
 )
+
+
+def step_name(number: int) -> str:
+    """3 → ``ProfilerStep#3``."""
+    return f"{_STEP_NAME}{number}"
 
 
 @lru_cache(maxsize=4096)
@@ -206,9 +217,7 @@ def compiled_region(name: str) -> str | None:
 
 def fx_graph(name: str) -> str | None:
     """``## Call CompiledFxGraph <hash> ##`` → the hash of the graph's code; else None."""
-    if not name.startswith("## Call CompiledFxGraph"):
-        return None
-    return name.removeprefix("## Call CompiledFxGraph").strip(" #") or "?"
+    return name.removeprefix(FX_GRAPH_CALL).strip(" #") or "?" if name.startswith(FX_GRAPH_CALL) else None
 
 
 def is_compiling(name: str) -> bool:

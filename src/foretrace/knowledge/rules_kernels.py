@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from foretrace.knowledge.lowering.cublas import TILE_COUNTER
 from foretrace.knowledge.rule import Rule
 
 __all__ = ["EPILOGUE_LOST", "HIDDEN_COPY", "HIDDEN_COPY_OPERATORS", "KERNEL_RULES", "MEMSET_ORIGIN"]
@@ -102,10 +103,15 @@ HIDDEN_COPY_OPERATORS = {
     "convolution_backward": "convolution",
 }
 
+_CLEARED = (
+    "They belong to the operator that also launches the kernel beside them, not to the program: a library clears "
+    "memory that its kernel counts or accumulates in"
+)
 # What is known of a library's memsets, by where they were found.
 MEMSET_ORIGIN = {
-    "operator": "They belong to the operator that also launches the kernel beside them, not to the program: a library "
-    "clears memory that its kernel counts or accumulates in.",
+    "operator": f"{_CLEARED}.",
+    "counter": f"They belong to the operator, not to the program: {TILE_COUNTER}.",
+    "some_counters": f"{_CLEARED}. Those of products: {TILE_COUNTER}.",
     "graph": "They were recorded when the graph was captured and are replayed with it; which operator issued them is "
     "not in this trace.",
 }

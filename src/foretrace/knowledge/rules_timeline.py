@@ -262,7 +262,7 @@ TIMELINE_RULES: dict[str, Rule] = {
     ),
     "cuda_graph": Rule(
         severity="info",
-        title="CUDA graph {often}: {kernels}, {share} of the GPU time",
+        title="CUDA graph {often}: {kernels}, {share} of GPU time",
         explanation="One launch call ({cpu} of CPU time) replays what was captured. The operators, shapes and lines of "
         "code ran once, at capture, and are not in this trace: these kernels cannot be tied to them, nor their FLOPs "
         "and bytes counted. They keep their time and their name.",

@@ -35,9 +35,9 @@ __all__ = [
 
 SCHEMA: Literal["foretrace.compare/1"] = "foretrace.compare/1"
 
-CategoryName = Literal["identical", "replaced", "fused", "split", "removed", "added"]
+CategoryName = Literal["identical", "predicted", "replaced", "fused", "split", "removed", "added"]
 # In the order in which they are told.
-CATEGORIES: tuple[CategoryName, ...] = ("identical", "replaced", "fused", "split", "removed", "added")
+CATEGORIES: tuple[CategoryName, ...] = ("identical", "predicted", "replaced", "fused", "split", "removed", "added")
 
 Direction = Literal["same", "less", "more", "unknown"]
 How = Literal["call path", "operator", "kernel name", "work", "parts in the name", "position", "order and kind", "none"]
@@ -111,7 +111,8 @@ class Row(msgspec.Struct, kw_only=True):
 class Place(msgspec.Struct, kw_only=True):
     """Rows of the baseline and rows of the other trace that do the same work, folded over ``count`` alike places.
 
-    ``identical``: one name on both sides, but for the number that Inductor gives its kernels in turn.
+    ``identical``: one name on both sides, but for the number that Inductor gives its kernels in turn. ``predicted``:
+    a predicted row and the measured one of its kind, size and place; a predicted name is no more than a guess.
 
     ``a`` and ``b`` hold the rows of the first of them; ``a_us``, ``b_us``, ``a_bytes`` and ``b_bytes`` are sums over
     all. ``bytes_vanished``: logical bytes that no longer travel through memory.
@@ -174,7 +175,10 @@ class Module(msgspec.Struct, kw_only=True):
 
 
 class Speedup(msgspec.Struct, kw_only=True):
-    """Baseline over other; ``ratio`` is ``None`` where it must not be quoted, for the reason given."""
+    """Baseline over other; ``ratio`` is ``None`` where it must not be quoted, for the reason given.
+
+    Beside a ratio ``reason`` says what is unknown of it (the spread, with a single step).
+    """
 
     of: str
     ratio: float | None

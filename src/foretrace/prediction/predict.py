@@ -22,6 +22,7 @@ from foretrace.model.report import Report
 from foretrace.prediction.plan import Planned
 from foretrace.prediction.summary import expectation_of, summarise
 from foretrace.prediction.timeline import Timeline, lay_out
+from foretrace.prediction.variants import check_variant
 from foretrace.prediction.work import Mode, Operator, Program
 from foretrace.trace.load import parse
 from foretrace.trace.table import Trace
@@ -116,9 +117,11 @@ def predict(
         release: the torch that will run there, ``(2, 11)``; by default the one installed here.
 
     Raises:
-        InputError: the GPU is not known, or its datasheet lacks a rate the program needs.
+        InputError: the GPU or the variant is not known, the GPU's datasheet lacks a rate the program needs, or the
+            program cannot run without data.
         MissingExtraError: torch is not installed.
     """
+    check_variant(variant)
     from foretrace.prediction.program import trace_program
 
     sheet = find_gpu(gpu) if isinstance(gpu, str) else gpu

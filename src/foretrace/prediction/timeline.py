@@ -15,6 +15,7 @@ from typing import Any
 from foretrace.knowledge.dtypes import dtype
 from foretrace.knowledge.gpus import Gpu
 from foretrace.knowledge.kernels import decode
+from foretrace.knowledge.kineto import step_name
 from foretrace.knowledge.launching import HANDOVER_US, START_LATENCY_US, launch_call
 from foretrace.prediction.plan import Planned
 from foretrace.prediction.work import Operator, Program, Tensor, Work
@@ -26,7 +27,7 @@ _BASE_NS = 1_000_000_000
 _PID = 1
 _MAIN, _AUTOGRAD = 1, 2  # threads: the program's own, and the one on which autograd runs the backward pass
 _DEVICE, _STREAM = 0, 7  # PyTorch's current stream has this number in every CUDA trace
-_STEP = "ProfilerStep#0"
+_STEP = step_name(0)
 
 
 @dataclass
@@ -142,10 +143,10 @@ class _Layout:
             after = cost - before
             first_row = -1
         self.now += before
-        for work in node.work:
-            self._work(work, node, own, thread)
         for child in node.children:
             self._operator(child, thread, arrows)
+        for work in node.work:
+            self._work(work, node, own, thread)
         self.now += after
         self._close(event, start)
         if first_row >= 0:

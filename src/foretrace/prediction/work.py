@@ -76,11 +76,12 @@ class Work:
     vectorised: bool = True
     generated: bool = False  # by a compiler: Inductor's Triton kernels
     note: str | None = None  # what about this item is a guess
+    crossed: bool = False  # an operand is contiguous along another dimension than the result: a transposition
 
 
 @dataclass(slots=True)
 class Operator:
-    """A node of the dispatch tree: what the CPU does, and the work it launches itself (not its children)."""
+    """A node of the dispatch tree: what the CPU does, and the work it launches itself, after that of its children."""
 
     name: str
     inputs: tuple[Tensor | None, ...] = ()
@@ -107,10 +108,17 @@ class Program:
 
     def work(self) -> list[Work]:
         """All work in the order in which it is launched."""
-        found: list[Work] = []
-        pending = list(reversed(self.roots))
+        return [work for _, work in self.items()]
+
+    def items(self) -> list[tuple[Operator, Work]]:
+        """All work with the operator that launches it, in the order in which it is launched."""
+        found: list[tuple[Operator, Work]] = []
+        pending = [(node, False) for node in reversed(self.roots)]
         while pending:
-            node = pending.pop()
-            found.extend(node.work)
-            pending.extend(reversed(node.children))
+            node, is_done = pending.pop()
+            if is_done or not node.children:
+                found.extend((node, work) for work in node.work)
+                continue
+            pending.append((node, True))
+            pending.extend((child, False) for child in reversed(node.children))
         return found

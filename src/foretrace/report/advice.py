@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from foretrace.model.report import WHOLE_TRACE, Finding, Report
+from foretrace.model.words import count, time
 from foretrace.report.text import Line, Span, cut, line, width_of, wrap
 from foretrace.report.trust import paragraph
 from foretrace.report.view import View
-from foretrace.report.words import count, time
 from foretrace.report.work import fitting_name, short_names
 
 __all__ = ["finding_lines", "findings"]

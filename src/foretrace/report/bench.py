@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from foretrace.model.bench import Bench, Result, ShapeResult, Sweep
+from foretrace.model.words import UNKNOWN, bytes_of, count, flop, listed, number, scale_of_times, share_of, time
 from foretrace.report.table import Cell, Column, table
 from foretrace.report.text import Line, Span, fitted, line, paint, plain, wrap
 from foretrace.report.view import View
-from foretrace.report.words import UNKNOWN, bytes_of, count, flop, listed, number, scale_of_times, share, time
 
 __all__ = ["render_bench"]
 
@@ -143,7 +143,7 @@ def _floor(bench: Bench) -> str:
     best = min(timed, key=lambda result: result.of_floor or 0.0)
     if best.of_floor is not None and best.of_floor < 1:
         return f"{text}; {best.name} is below that: caches served part of the bytes, or a smaller product runs faster."
-    return f"{text}; {best.name} comes closest, at {share(1 / (best.of_floor or 1.0))} of what is possible."
+    return f"{text}; {best.name} comes closest, at {share_of(1 / (best.of_floor or 1.0))} of what is possible."
 
 
 def _failures(results: list[Result]) -> list[str]:

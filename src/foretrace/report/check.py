@@ -6,12 +6,12 @@ from pathlib import PurePath
 
 from foretrace.model.expectations import Account, Checked, Outcome, Scope, Surprise
 from foretrace.model.report import Evidence
+from foretrace.model.words import count, listed, time
 from foretrace.report.text import Line, Span, cut, fitted, line, paint, plain, width_of
 from foretrace.report.trust import paragraph
 from foretrace.report.view import View
-from foretrace.report.words import count, listed, time
 
-__all__ = ["check_lines", "clause_words", "render_check", "score"]
+__all__ = ["render_check", "score"]
 
 _STATES = {"held": Span("held   ", "good"), "broken": Span("BROKEN ", "bad"), "unknown": Span("unknown", "suspect")}
 _KINDS = ("region", "module", "op")
@@ -26,18 +26,18 @@ def render_check(checked: Checked, view: View | None = None, *, guess: bool = Fa
     ``guess``: the expectations are a person's guesses, and the sum says how many were right.
     """
     view = view or View()
-    content = [*_title(checked, view, guess), *check_lines(checked, view), [], score(checked, guess=guess)]
+    content = [*_title(checked, view, guess), *_check_lines(checked, view), [], score(checked, guess=guess)]
     content = [fitted(row, view.width) for row in content]
     return paint(content) if view.color else plain(content)
 
 
-def check_lines(checked: Checked, view: View) -> list[Line]:
+def _check_lines(checked: Checked, view: View) -> list[Line]:
     """All between title and sum: alarms, verdicts by place, surprises."""
     lines: list[Line] = []
     for alarm in checked.alarms:
         lines += paragraph(alarm, view.width, lead=Span("DO NOT TRUST  ", "bad"), indent=0)
     told: set[str] = set()
-    short = [width_of(clause_words(outcome)) for outcome in checked.outcomes]
+    short = [width_of(_clause_words(outcome)) for outcome in checked.outcomes]
     column = max([width for width in short if width <= _WIDEST], default=0)
     for scope in dict.fromkeys(outcome.scope for outcome in checked.outcomes):
         lines += [[], [Span(_place(scope, checked), "section")]]
@@ -81,7 +81,7 @@ def _place(scope: Scope, checked: Checked) -> str:
 
 
 def _outcome(outcome: Outcome, column: int, told: set[str], view: View) -> list[Line]:
-    said, seen = clause_words(outcome), outcome.observed
+    said, seen = _clause_words(outcome), outcome.observed
     lead = Span(_STATES[outcome.state].text + "  ", _STATES[outcome.state].style)
     exact = outcome.state == "held" and seen == outcome.expected
     tail = "" if exact or outcome.state == "unknown" or seen is None else f"is {seen}"
@@ -114,7 +114,7 @@ def _where(outcome: Outcome, view: View) -> list[Line]:
     return paragraph(text, view.width, indent=_TEXT)
 
 
-def clause_words(outcome: Outcome) -> str:
+def _clause_words(outcome: Outcome) -> str:
     """A clause without its place: ``gemm == 3``, ``gpu_busy_us 220 µs to 260 µs``, ``order gemm → elementwise``."""
     if outcome.quantity == "occupancy_query_before":
         return f"an occupancy query {outcome.expected}"

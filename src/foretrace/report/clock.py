@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from foretrace.model.report import IdleCause, Report, Step
+from foretrace.model.words import UNKNOWN, count, listed, number, percent, scale_of_times, time
 from foretrace.report.table import Column, table
 from foretrace.report.text import Line, Span, line, note
 from foretrace.report.trust import unprofiled
 from foretrace.report.view import View
-from foretrace.report.words import UNKNOWN, count, listed, number, percent, scale_of_times, time
 
 __all__ = ["idle", "middle_step", "phases", "step_scale", "step_table", "steps"]
 

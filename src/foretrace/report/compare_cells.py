@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from foretrace.model.comparison import Change, Comparison, Measure, Metric, Pair, Place, Side
-from foretrace.report.words import UNKNOWN, bytes_of, flop, listed, number, time, whole
+from foretrace.model.words import UNKNOWN, bytes_of, flop, listed, number, share_of, signed, time, whole
 
 __all__ = [
-    "METRIC_NAMES",
     "alarms",
     "change_words",
     "how_words",
@@ -22,7 +21,7 @@ __all__ = [
 ]
 
 # metric → its words, in the order in which they are shown; those that are zero or unknown everywhere are left out
-METRIC_NAMES = {
+_METRIC_NAMES = {
     "end_to_end": "end to end",
     "gpu_time": "GPU time",
     "cpu_time": "CPU time (profiled)",
@@ -38,6 +37,7 @@ METRIC_NAMES = {
     "flops": "FLOPs of products",
     "peak_memory": "peak memory",
 }
+_PROFILED = " (profiled)"
 _TOLD_ANYWAY = ("end_to_end", "gpu_time", "cpu_time")
 SAME = "="
 # on what ground rows are paired → one word for a narrow column
@@ -73,17 +73,17 @@ def change_words(change: Change | None, metric: Metric | None = None) -> str:
         return SAME
     if metric is not None and metric.unit == "count" and metric.name != "flops" and change.absolute is not None:
         return f"{'+' if change.absolute > 0 else ''}{whole(change.absolute)}"
-    if change.relative is None or abs(change.relative) >= 10:
-        return "new" if change.relative is None else f"{number(1 + change.relative)}×"
-    return f"{100 * change.relative:+.1f} %"
+    return "new" if change.relative is None else signed(change.relative)
 
 
 def metric_rows(comparison: Comparison) -> list[tuple[str, Metric]]:
     """The metrics worth a line: those that are known and not zero somewhere, and the three times in any case."""
     table = {metric.name: metric for metric in comparison.metrics}
+    # What a prediction holds was not profiled.
+    plain = any(side.predicted for side in comparison.sides)
     return [
-        (words, table[name])
-        for name, words in METRIC_NAMES.items()
+        (words.removesuffix(_PROFILED) if plain else words, table[name])
+        for name, words in _METRIC_NAMES.items()
         if name in table and any(value.median for value in table[name].values)
     ]
 
@@ -96,7 +96,13 @@ def reasons(comparison: Comparison) -> list[str]:
             continue
         for side, value in zip(comparison.sides, metric.values, strict=True):
             if value.median is None and value.reason:
-                said.setdefault(f"{METRIC_NAMES[metric.name]} unknown: {value.reason}", []).append(side.label)
+                said.setdefault(f"{_METRIC_NAMES[metric.name]} unknown: {value.reason}", []).append(side.label)
+        for pair in comparison.pairs:
+            change, both = metric.changes[pair.b], (metric.values[pair.a].median, metric.values[pair.b].median)
+            # Why no time of a pair is compared is said at the top.
+            if change is not None and change.direction == "unknown" and pair.withheld is None and None not in both:
+                words = f"{_METRIC_NAMES[metric.name].removesuffix(_PROFILED)} not compared: {change.reason}"
+                said.setdefault(words, []).append(comparison.sides[pair.b].label)
     everywhere = len(comparison.sides)
     return [reason if len(labels) == everywhere else f"{listed(labels)}: {reason}" for reason, labels in said.items()]
 
@@ -157,14 +163,14 @@ def is_alarming(pair: Pair) -> bool:
 def share_words(pair: Pair) -> str:
     """How much of the two steps was aligned."""
     shares = [
-        f"{100 * share:.0f} % of {what}"
+        f"{share_of(share)} of {what}"
         for share, what in (
             (pair.aligned_gpu_share, "the GPU time"),
-            (pair.shared_operator_share, "the operator calls by equal paths"),
+            (pair.shared_operator_share, "the operator calls have equal call paths"),
         )
         if share is not None
     ]
-    return f"Aligned: {listed(shares)}." if shares else "Nothing could be aligned."
+    return f"Aligned: {'; '.join(shares)}." if shares else "Nothing could be aligned."
 
 
 def speedup_words(comparison: Comparison, pair: Pair) -> list[str]:
@@ -179,7 +185,8 @@ def speedup_words(comparison: Comparison, pair: Pair) -> list[str]:
         if speedup.ratio is not None:
             word = "faster" if speedup.ratio >= 1 else "slower"
             ratio = speedup.ratio if speedup.ratio >= 1 else 1 / speedup.ratio
-            said.append(f"{name}: {number(ratio)}× {word}" if speedup.ratio != 1 else f"{name}: equal")
+            rest = f" ({speedup.reason})" if speedup.reason else ""
+            said.append(f"{name}: {number(ratio)}× {word}{rest}" if speedup.ratio != 1 else f"{name}: equal")
         else:
             said.append(f"{name}: no speed-up quoted; {speedup.reason}")
     return said

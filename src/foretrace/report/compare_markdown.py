@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 
 from foretrace.model.comparison import Comparison, Pair
+from foretrace.model.words import UNKNOWN, bytes_of, time
 from foretrace.report import compare_cells as cells
 from foretrace.report.text import clean
-from foretrace.report.words import UNKNOWN, bytes_of, time
 
 __all__ = ["comparison_markdown"]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from foretrace.model.comparison import Comparison, Gate, OperatorChange, Pair
+from foretrace.model.words import UNKNOWN, bytes_of, listed, number, time
 from foretrace.report import compare_cells as cells
 from foretrace.report.clock import more
 from foretrace.report.table import Column, table
 from foretrace.report.text import Line, Span, cut, fitted, line, paint, plain
 from foretrace.report.trust import paragraph
 from foretrace.report.view import View
-from foretrace.report.words import UNKNOWN, bytes_of, listed, number, time
 
 __all__ = ["render_comparison"]
 
@@ -195,9 +195,10 @@ def _modules(pair: Pair, view: View) -> list[Line]:
 def _conclusion(comparison: Comparison, view: View) -> list[Line]:
     against = comparison.sides[0].label
     lines: list[Line] = [[Span("CONCLUSION", "section"), Span(f"  against {against}", "dim")]]
-    for row in comparison.conclusion:
+    for row, pair in zip(comparison.conclusion, comparison.pairs, strict=True):
         lines.append(line("  ", Span(cut(row.setup, view.width - 2, "middle"), "head")))
-        for lead, said in (("changed  ", row.changed), ("same     ", row.same)):
+        stories = (("changed  ", row.changed), ("same     ", row.same))
+        for lead, said in stories if pair.related else stories[:1]:
             for position, text in enumerate(said or ["nothing"]):
                 start = Span(lead if position == 0 else " " * len(lead), "dim")
                 lines += paragraph(text, view.width, lead=start, indent=4)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from foretrace.model.report import Launcher, Operator, Report
+from foretrace.model.words import UNKNOWN, number, scale_of_times, time
 from foretrace.report.clock import more
 from foretrace.report.table import Column, table
 from foretrace.report.text import Line, Span, cut, line, note, width_of
 from foretrace.report.view import View
-from foretrace.report.words import UNKNOWN, number, scale_of_times, time
 from foretrace.report.work import fitting_name, short_names
 
 __all__ = ["chain", "metadata_only", "operator_table", "operators"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from foretrace.model.prediction import PredictedGroup, PredictionInfo
 from foretrace.model.report import Report
+from foretrace.model.words import UNKNOWN, bytes_of, count, flop, listed, number, percent, scale_of_times, time
 from foretrace.report.clock import more
 from foretrace.report.table import Column, table
 from foretrace.report.text import Line, Span, fitted, line, note, paint, plain
 from foretrace.report.trust import paragraph
 from foretrace.report.view import View
-from foretrace.report.words import UNKNOWN, bytes_of, count, flop, listed, number, percent, scale_of_times, time
 
 __all__ = ["render_prediction"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from foretrace.model.words import UNKNOWN
 from foretrace.report.text import Line, Span, cut, width_of
-from foretrace.report.words import UNKNOWN
 
 __all__ = ["Column", "table"]
 

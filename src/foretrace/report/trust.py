@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from foretrace.model.report import Coverage, Report, TraceInfo
+from foretrace.model.words import count, listed, number, share_of, time
 from foretrace.report.text import Line, Span, cut, line, width_of, wrap
 from foretrace.report.view import SECTIONS, View
-from foretrace.report.words import count, listed, number, share, time
 
 __all__ = ["alarms", "footer", "health", "paragraph", "title", "unprofiled"]
 
@@ -153,7 +153,7 @@ def health(report: Report, view: View) -> list[Line]:
 def _products(coverage: Coverage) -> str:
     """How much of the products is counted: pointwise kernels have no FLOPs, so the share of all time misleads."""
     counted = coverage.products_counted
-    return "" if counted is None else f" (of GEMM, attention and convolution {share(counted)})"
+    return "" if counted is None else f" (of GEMM, attention and convolution {share_of(counted)})"
 
 
 def footer(report: Report, view: View) -> list[Line]:
@@ -162,9 +162,9 @@ def footer(report: Report, view: View) -> list[Line]:
     coverage = report.coverage
     if coverage.kernels_linked is not None:
         text = (
-            f"launch known {share(coverage.kernels_linked)}, "
-            f"operator known {share(coverage.kernels_with_op)}, "
-            f"FLOPs counted {share(coverage.flops_counted)}" + _products(coverage)
+            f"launch known {share_of(coverage.kernels_linked)}, "
+            f"operator known {share_of(coverage.kernels_with_op)}, "
+            f"FLOPs counted {share_of(coverage.flops_counted)}" + _products(coverage)
         )
         lines += _note("Of kernel time", text, view)
     has = report.trace.has

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from foretrace.model.report import Elementwise, Gemm, Group, Report, Transfer
+from foretrace.model.words import UNKNOWN, bytes_of, flop, number, percent, scale_of_times, whole
 from foretrace.report.clock import more
 from foretrace.report.table import Column, table
 from foretrace.report.text import Line, Span, cut, line, note, width_of, wrap
 from foretrace.report.view import View
-from foretrace.report.words import UNKNOWN, bytes_of, flop, number, percent, scale_of_times, whole
 
 __all__ = ["elementwise", "fitting_name", "gemms", "group_table", "kernels", "short_names", "transfers"]
 

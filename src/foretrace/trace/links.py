@@ -14,10 +14,10 @@ from foretrace.trace.processes import choose_launches
 if TYPE_CHECKING:
     from foretrace.trace.table import Trace
 
-__all__ = ["ENQUEUES", "Links", "build_links"]
+__all__ = ["Links", "build_links"]
 
 # Calls that put work on a stream.
-ENQUEUES = (Call.LAUNCH_KERNEL, Call.LAUNCH_GRAPH, Call.MEMCPY, Call.MEMSET)
+_ENQUEUES = (Call.LAUNCH_KERNEL, Call.LAUNCH_GRAPH, Call.MEMCPY, Call.MEMSET)
 
 
 @dataclass(eq=False)
@@ -55,7 +55,7 @@ def build_links(trace: Trace) -> Links:
     gpu = trace.gpu_rows
     ambiguous = _by_correlation(trace, gpu, calls, call, launch)
 
-    enqueues = np.isin(call, ENQUEUES)
+    enqueues = np.isin(call, _ENQUEUES)
     linked = gpu[launch[gpu] >= 0]
     enqueues[launch[linked]] = True
     graph = np.zeros(n, dtype=np.bool_)
@@ -78,7 +78,7 @@ def _by_correlation(
     candidates = calls[trace.correlation[calls] != 0]
     if not len(gpu) or not len(candidates):
         return 0
-    enqueuing = np.isin(call[candidates], ENQUEUES)
+    enqueuing = np.isin(call[candidates], _ENQUEUES)
     if not enqueuing.all():
         better = trace.correlation[candidates[enqueuing]]
         candidates = candidates[enqueuing | ~np.isin(trace.correlation[candidates], better)]

@@ -18,7 +18,7 @@ import msgspec
 
 from foretrace.errors import InputError
 
-__all__ = ["encode_trace", "write_bytes", "write_trace"]
+__all__ = ["encode_trace", "refuse_taken", "write_bytes", "write_trace"]
 
 # Events are put into words so many at a time, so that a large trace is never in memory as text as well.
 _BATCH = 4096
@@ -52,9 +52,7 @@ def write_bytes(path: str | os.PathLike[str], pieces: Iterable[bytes], *, force:
     The packed file holds no time and no name, so that the same content gives the same bytes.
     """
     path = Path(path)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; give the name of a file in it")
-    _refuse_taken(path, force)
+    refuse_taken(path, force=force)
     temporary = path.with_name(f".foretrace-{secrets.token_hex(8)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,6 +69,14 @@ def write_bytes(path: str | os.PathLike[str], pieces: Iterable[bytes], *, force:
         with suppress(OSError):  # it was never made, or has its lasting name
             temporary.unlink()
     return path
+
+
+def refuse_taken(path: Path, *, force: bool) -> None:
+    """Raise `InputError` where ``path`` is a folder, or without ``force`` a file."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; give the name of a file in it")
+    if not force and path.exists():
+        raise InputError(f"{path} exists; choose another name, or replace it with --force (in Python force=True)")
 
 
 def _pieces(events: Iterable[Any], meta: Mapping[str, Any]) -> Iterable[bytes]:
@@ -104,12 +110,7 @@ def _settle(temporary: Path, path: Path, force: bool) -> None:
             os.link(temporary, path)
             return
         except FileExistsError:
-            _refuse_taken(path, force)
+            refuse_taken(path, force=force)
         except OSError:  # a file system without hard links
-            _refuse_taken(path, force)
+            refuse_taken(path, force=force)
     temporary.replace(path)
-
-
-def _refuse_taken(path: Path, force: bool) -> None:
-    if not force and path.exists():
-        raise InputError(f"{path} exists; choose another name, or pass force=True (--force) to replace it")

@@ -22,7 +22,7 @@ def program(*allocating_steps: int, name: str = "cudaMalloc") -> TraceBuilder:
 def test_an_allocation_after_the_first_step_is_found():
     (finding,) = found(program(0, 2), "allocator_calls")
     assert finding.count == 1
-    assert finding.title == "1 allocation of device memory inside the steps (80 µs a step)"
+    assert finding.title == "1 allocation of device memory inside the steps (80.0 µs a step)"
     assert "cudaMalloc 240 µs, in aten::empty 240 µs" in finding.explanation
 
 

@@ -33,7 +33,7 @@ def test_regions_are_listed_with_what_a_call_costs_outside_the_generated_code():
     (finding,) = found(steps("0/0"), "compiled_regions")
     assert finding.severity == "info"
     # 5 µs of lookup, and 20 of the region's 90 µs before the graph.
-    assert finding.title == "1 compiled region of torch.compile; calling one costs 25 µs of CPU time"
+    assert finding.title == "1 compiled region of torch.compile; calling one costs 25.0 µs of CPU time"
     assert "fabcdefghijk…" in finding.explanation
     assert finding.count == 2
 
@@ -74,7 +74,7 @@ def test_after_a_graph_break_the_rest_runs_inside_the_first_region():
     assert "between them aten::item ran eagerly (2 calls)" in finding.explanation
     (regions,) = found(build, "compiled_regions")
     # 0/0: 85 µs of its own and 5 of bytecode; 1/0: 25 and 5; the median of both, and 10 of lookup.
-    assert regions.title == "2 compiled regions of torch.compile; calling one costs 70 µs of CPU time"
+    assert regions.title == "2 compiled regions of torch.compile; calling one costs 70.0 µs of CPU time"
 
 
 def test_a_compiled_function_of_a_training_step_is_no_region_of_its_own():

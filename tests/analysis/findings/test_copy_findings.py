@@ -16,7 +16,7 @@ X = [4, 1024, 16, 64]
 def test_a_reshape_that_had_to_copy() -> None:
     program = Program().step().run("aten::copy_", X, X, kernel=COPY, inside=("aten::reshape", "aten::clone"))
     (finding,) = program.findings("hidden_copy")
-    assert finding.title == "1 hidden copy a step: reshape → clone → copy_ (10 µs)"
+    assert finding.title == "1 hidden copy a step: reshape → clone → copy_ (10.0 µs)"
     assert finding.saving_us == pytest.approx(10)
     assert finding.upper_bound, "a layout that saves the copy may cost something elsewhere"
     assert "Produce the tensor in the layout" in (finding.suggestion or "")
@@ -46,7 +46,7 @@ def test_the_advice_fits_what_made_the_copy(inside: tuple[str, ...], advice: str
 def test_a_long_path_keeps_its_two_ends_in_the_title() -> None:
     inside = ("aten::conv2d", "aten::convolution", "aten::_convolution", "aten::contiguous", "aten::clone")
     (finding,) = Program().step().run("aten::copy_", X, X, kernel=COPY, inside=inside).findings("hidden_copy")
-    assert finding.title == "1 hidden copy a step: conv2d → convolution → _convolution (10 µs)"
+    assert finding.title == "1 hidden copy a step: conv2d → convolution → _convolution (10.0 µs)"
     assert "contiguous → clone → copy_" in finding.explanation
 
 
@@ -56,7 +56,7 @@ def test_places_that_are_told_together_get_the_advice_of_each() -> None:
         program.run("aten::copy_", X, X, kernel=COPY, us=20 - us, inside=(f"aten::{name}",))
     together, *single = program.findings("hidden_copy")  # what saves most first
     assert len(single) == 3
-    assert together.title == "2 hidden copies a step: pow and constant_pad_nd (33 µs)"
+    assert together.title == "2 hidden copies a step: pow and constant_pad_nd (33.0 µs)"
     assert "pow → copy_, constant_pad_nd → copy_" in together.explanation
     assert "rms_norm" in (together.suggestion or "")
     assert "padded size" in (together.suggestion or "")

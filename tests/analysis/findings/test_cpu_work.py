@@ -27,7 +27,7 @@ def test_operators_of_a_cpu_trace_have_their_rates():
 
 def test_the_finding_names_the_operators_that_took_the_time():
     (finding,) = [f for f in explain(cpu_trace().trace()).findings if f.rule == "cpu_work"]
-    assert finding.title == "99% of the CPU operators' time: mm at 12 GFLOP/s, gelu at 0.48 GB/s"
+    assert finding.title == "99.3 % of the CPU operators' time: mm at 12.0 GFLOP/s, gelu at 0.480 GB/s"
     assert {e.name for e in finding.evidence} == {"aten::mm", "aten::gelu"}
 
 
@@ -57,8 +57,8 @@ def test_the_rate_of_a_tiny_call_is_not_the_machines():
     build.op("aten::mm", 0, 500, shapes=[[8, 8], [8, 8]], dtypes=["float", "float"], strides=[[8, 1], [8, 1]])
     build.op("aten::gelu", 600, 500, shapes=[[1000, 1000], []], dtypes=["float", ""], strides=[[1000, 1], []])
     (finding,) = found(build, "cpu_work")
-    assert finding.title == "100% of the CPU operators' time: gelu at 16 GB/s, mm"
-    assert "No rate is given for mm: at 1,024 FLOPs a call" in finding.explanation
+    assert finding.title == "100 % of the CPU operators' time: gelu at 16.0 GB/s, mm"
+    assert "No rate is given for mm: at 1.024 kFLOP a call" in finding.explanation
 
 
 def test_compiled_graphs_count_as_one_part_without_a_rate():
@@ -66,7 +66,10 @@ def test_compiled_graphs_count_as_one_part_without_a_rate():
     for at, graph in ((2000, "fabc"), (2500, "fdef")):
         build.annotation(f"## Call CompiledFxGraph {graph} ##", at, 400)
     (finding,) = found(build, "cpu_work")
-    assert finding.title == "100% of the CPU operators' time: mm at 12 GFLOP/s, compiled graph code, gelu at 0.48 GB/s"
+    assert (
+        finding.title
+        == "99.6 % of the CPU operators' time: mm at 12.0 GFLOP/s, compiled graph code, gelu at 0.480 GB/s"
+    )
     assert "it has no rate" in finding.explanation
     assert len(finding.evidence) == 4
 
@@ -87,7 +90,7 @@ def loading(*, wait: float, early: float = 0.0, **place) -> TraceBuilder:
 
 def test_a_cpu_program_that_waits_for_data_is_told_so():
     (finding,) = found(loading(wait=800), "cpu_data_loading")
-    assert finding.title == "Waiting for data takes 800 µs a step: 80% of it"
+    assert finding.title == "Waiting for data takes 800 µs a step: 80.0 % of it"
     assert finding.severity == "warning"
     assert finding.saving_us == pytest.approx(800)
     assert finding.upper_bound
@@ -115,7 +118,7 @@ def test_without_steps_a_wait_is_told_but_no_saving():
     build.annotation(LOADER, 0, 800)
     build.op("aten::mm", 800, 200)
     (finding,) = found(build, "cpu_data_loading")
-    assert finding.title == "Waiting for data takes 800 µs in this trace: 80% of it"
+    assert finding.title == "Waiting for data takes 800 µs in this trace: 80.0 % of it"
     assert finding.saving_us is None
 
 

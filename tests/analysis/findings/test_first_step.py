@@ -37,8 +37,8 @@ def test_what_happens_once_is_named():
     build.overhead(210, 50, name="Lazy Function Loading")
     build.overhead(700, 50, name="Lazy Function Loading")  # not in the first step
     (finding,) = found(build, "cold_first_step")
-    assert "1 first use of a kernel that had to be loaded (50 µs)" in finding.explanation
-    assert "1 memory allocation (90 µs), 1 module load (120 µs), " in finding.explanation
+    assert "1 first use of a kernel that had to be loaded (50.0 µs)" in finding.explanation
+    assert "1 memory allocation (90.0 µs), 1 module load (120 µs), " in finding.explanation
     assert "compilation (100 µs)" in finding.explanation
 
 

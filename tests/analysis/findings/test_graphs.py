@@ -20,7 +20,7 @@ def test_a_graph_launch_says_what_it_replays_and_what_is_not_known():
         build.kernel("plain", at + 510, 275, launch=plain)
     (finding,) = found(build, "cuda_graph")
     assert finding.title.startswith("CUDA graph once a step: 3 kernels and 1 memset or copy each")
-    assert finding.title.endswith("50% of the GPU time")
+    assert finding.title.endswith("50.0 % of GPU time")
     assert finding.count == 2
     assert "at capture" in finding.explanation
     assert "eager twin" in finding.suggestion

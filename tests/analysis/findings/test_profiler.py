@@ -18,7 +18,7 @@ def test_a_buffer_request_that_holds_the_launching_thread_is_named_with_the_gap_
     launch = build.launch(1800)
     build.kernel("add", 1810, 50, launch=launch)
     (finding,) = found(build, "profiler_artefact")
-    assert finding.title == "The profiler's own: Activity Buffer Request 1.6 ms"
+    assert finding.title == "The profiler's own: Activity Buffer Request 1.60 ms"
     assert "The GPU had nothing to do for 1.69 ms because of it" in finding.explanation
     assert finding.saving_us is None
 
@@ -58,7 +58,7 @@ def test_the_factor_of_profiling_needs_an_unprofiled_timing():
     assert found(build, "profile_overhead") == []
     (finding,) = found(build, "profile_overhead", unprofiled_us=250)
     assert finding.title == "A profiled step takes 2× an unprofiled one (500 µs against 250 µs)"
-    assert "the GPU works 80% (200 µs)" in finding.explanation
+    assert "the GPU works 80.0 % (200 µs)" in finding.explanation
 
 
 def cpu_steps(*durations: float) -> TraceBuilder:
@@ -72,7 +72,7 @@ def cpu_steps(*durations: float) -> TraceBuilder:
 
 def test_a_slow_profiled_step_of_a_cpu_program_is_told():
     (finding,) = found(cpu_steps(40_000, 23_000, 22_000), "profile_overhead", unprofiled_us=51)
-    assert finding.title == "A profiled step takes 450× an unprofiled one (23 ms against 51 µs)"
+    assert finding.title == "A profiled step takes 450× an unprofiled one (23.0 ms against 51.0 µs)"
     assert finding.severity == "note"
     assert len(finding.evidence) == 3
 
@@ -89,6 +89,6 @@ def test_without_steps_in_the_trace_the_side_file_has_the_profiled_times():
     timing = Unprofiled(median_us=50, iqr_us=1.0, runs=9, method="perf_counter")
     side = SideFile(unprofiled=timing, profiled_steps_us=[90.0, 100.0, 110.0])
     (finding,) = [f for f in explain(build.trace(), side=side).findings if f.rule == "profile_overhead"]
-    assert "2× an unprofiled one (100 µs against 50 µs)" in finding.title
+    assert "2× an unprofiled one (100 µs against 50.0 µs)" in finding.title
     unknown = SideFile(unprofiled=timing)
     assert not [f for f in explain(build.trace(), side=unknown).findings if f.rule == "profile_overhead"]

@@ -41,6 +41,21 @@ def test_nvjet_asks_no_occupancy() -> None:
 def test_memsets_belong_to_the_operator_around_them() -> None:
     (finding,) = of_trace("mlp_eager", "library_memsets")
     assert finding.title.startswith("2 memsets of 4 B a step by aten::mm")
+    assert "more than 2.5 tiles a multiprocessor" in finding.explanation
+
+
+def test_only_a_counters_memset_is_told_as_one() -> None:
+    nvjet = "nvjet_sm90_tst_256x128_64x4_1x2_h_bz_coopA_TNT"
+    for kernel, size, told in ((nvjet, 4, True), (nvjet, 8192, False), ("ampere_sgemm_64x64_nn", 4, False)):
+        program = Program().step().run("aten::mm", [64, 64], [64, 64], kernel=kernel, memset=size)
+        (finding,) = program.findings("library_memsets")
+        assert ("through a counter" in finding.explanation) is told
+
+
+def test_the_memsets_of_products_are_told_among_others() -> None:
+    (finding,) = of_trace("mlp_train_eager", "library_memsets")
+    assert "by aten::mm, aten::sum" in finding.title
+    assert "counts or accumulates in. Those of products: cuBLAS's nvjet" in finding.explanation
 
 
 def test_a_graph_replays_memsets() -> None:

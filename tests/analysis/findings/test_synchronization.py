@@ -30,7 +30,7 @@ def one_step_with_item() -> TraceBuilder:
 def test_item_is_named_with_its_count_and_the_idle_time_after_it():
     (finding,) = found(one_step_with_item(), "synchronization")
     assert finding.severity == "warning"
-    assert finding.title == "aten::item waits for the GPU once a step; the GPU then idles 65 µs"
+    assert finding.title == "aten::item waits for the GPU once a step; the GPU then idles 65.0 µs"
     assert finding.saving_us == pytest.approx(190 - 125)
     assert [e.name for e in finding.evidence] == ["cudaStreamSynchronize"]
     assert "85" not in finding.title  # the wait itself is no cost

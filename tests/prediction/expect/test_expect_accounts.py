@@ -187,7 +187,7 @@ def test_the_peak_of_a_step_is_the_allocator_s():
     trace = build.trace()
     assert check(trace, expect(peak_memory_bytes=9000)).state == "held"
     (account,) = accounts(trace, expect(peak_memory_bytes="< 9 kB"))
-    assert "6 kB" in account.text
+    assert "6.00 kB" in account.text
 
 
 def test_a_module_has_its_forward_and_its_backward_work():

@@ -140,7 +140,7 @@ def test_what_the_trace_does_not_hold_is_unknown_with_the_reason(
 def test_what_nobody_can_set_the_pace_of_is_broken_all_the_same():
     one = outcome(check(EAGER, expect(bound="memory")), "bound")
     assert one.state == "broken"
-    assert "71% compute-bound" in one.accounts[0].text
+    assert "70.6 % compute-bound" in one.accounts[0].text
 
 
 def test_places_divide_a_step():
@@ -182,6 +182,27 @@ def test_the_order_of_kernels():
     wrong = check(EAGER, expect(order=["op:aten::mul", "op:aten::gelu"])).outcomes[0]
     assert wrong.observed == "op:aten::gelu → op:aten::mul"
     assert "number 1 is op:aten::gelu" in wrong.accounts[0].text
+
+
+def test_an_order_broken_by_fusion_names_the_fused_kernel():
+    kinds = ["gemm", "elementwise", "gemm", "elementwise", "gemm"]
+    accounts = check(COMPILED, expect(order=kinds)).outcomes[0].accounts
+    assert rules(accounts) == ["order_differs", "fused"]
+    assert accounts[1].text == "triton_poi gelu·mul does gelu and mul in one kernel"
+    # The train step has its pointwise kernels; its order differs for another reason.
+    assert rules(check(TRAIN, expect(order=kinds)).outcomes[0].accounts) == ["order_differs"]
+
+
+def test_numbers_that_round_alike_are_told_with_all_their_digits():
+    close = check(EAGER, expect("flops == 115.96 GFLOP")).outcomes[0]
+    assert (close.state, close.expected, close.observed) == ("broken", "115960000000 FLOP", "115964116992 FLOP")
+    far = check(EAGER, expect("flops == 100 GFLOP")).outcomes[0]
+    assert (far.expected, far.observed) == ("100.0 GFLOP", "116.0 GFLOP")
+
+
+def test_one_kernel_too_many_is_one_other():
+    checked = check(GRAPH, expect(same_kernels_as=str(COMPILED)))
+    assert checked.outcomes[0].observed == "4 of its 4 kernels and 1 other"
 
 
 def test_the_same_kernels_as_another_trace():

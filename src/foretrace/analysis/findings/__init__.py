@@ -37,7 +37,7 @@ from foretrace.analysis.pace import NEEDED_CHECKS
 from foretrace.knowledge.limits import UPPER_BOUND_WEIGHT
 from foretrace.model.report import Finding, Health, Kernel, Operator, Step
 
-__all__ = ["DETECTORS", "find_all"]
+__all__ = ["DETECTORS", "Detector", "find_all"]
 
 Detector = Callable[[Facts], Iterable[Finding]]
 
@@ -77,6 +77,7 @@ def find_all(
     kernels: list[Kernel],
     health: Sequence[Health] = (),
     operators: Sequence[Operator] = (),
+    detectors: Sequence[Detector] = DETECTORS,
 ) -> list[Finding]:
     """All findings: what saves time first (most first), then by severity, then by rule.
 
@@ -84,7 +85,7 @@ def find_all(
     holds it up comes first: less GPU time does not shorten such a step. A trace that cannot be trusted gets no savings.
     """
     facts = Facts(context=context, costs=costs, steps=steps, kernels=kernels, health=health, operators=operators)
-    found = [finding for detector in DETECTORS for finding in detector(facts)]
+    found = [finding for detector in detectors for finding in detector(facts)]
     if not trusted(health, *NEEDED_CHECKS):
         found = [finding for finding in found if finding.saving_us is None]
     known = facts.once(pace)

@@ -8,9 +8,9 @@ import numpy as np
 
 from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import calls_in_steps, listed, operator_around, per, times
-from foretrace.analysis.words import microseconds
 from foretrace.knowledge.kineto import Call, step_number
 from foretrace.model.report import Finding
+from foretrace.model.words import time
 
 __all__ = ["find"]
 
@@ -43,7 +43,7 @@ def find(facts: Facts) -> Iterable[Finding]:
         longest.tolist(),
         source_row=int(longest[0]),
         calls=" and ".join(said),
-        total=microseconds(facts.per_step(int(trace.duration[calls].sum()) / 1000)),
+        total=time(facts.per_step(int(trace.duration[calls].sum()) / 1000)),
         per=per(facts),
         names=listed(by_name.items()),
         ops=listed(operators.items()),

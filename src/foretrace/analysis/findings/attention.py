@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from foretrace.analysis.findings.dataflow import Work, infer
 from foretrace.analysis.findings.facts import Facts
-from foretrace.analysis.words import megabytes
 from foretrace.model.report import Finding
+from foretrace.model.words import bytes_of
 
-__all__ = ["Attention", "attentions", "find", "inner_works"]
+__all__ = ["Attention", "find", "inner_works"]
 
 _SOFTMAX = frozenset({"softmax", "_softmax", "_safe_softmax"})
 _PRODUCT = frozenset({"bmm", "baddbmm"})
@@ -29,7 +29,7 @@ class Attention:
 
 def find(facts: Facts) -> Iterable[Finding]:
     """``slow_attention``: batched product → … → softmax → … → batched product."""
-    found = list(attentions(facts))
+    found = list(_attentions(facts))
     if not found:
         return
     trace = facts.context.trace
@@ -54,14 +54,14 @@ def find(facts: Facts) -> Iterable[Finding]:
         time=facts.spent(all_us, each),
         inner=facts.spent(inner_us, each),
         kernels=f"{len(rows) / len(found):.0f}",
-        scores=megabytes(scores),
+        scores=bytes_of(scores),
         how="scaled_dot_product_attention fell back to its math implementation"
         if within
         else "the product with the keys, the softmax and the product with the values are separate operators",
     )
 
 
-def attentions(facts: Facts) -> Iterator[Attention]:
+def _attentions(facts: Facts) -> Iterator[Attention]:
     """Every place where a softmax stands between two batched products, each taking the result before it."""
     for work in facts.once(infer):
         if work.name not in _SOFTMAX or work.moved.result is None:
@@ -74,7 +74,7 @@ def attentions(facts: Facts) -> Iterator[Attention]:
 
 def inner_works(facts: Facts) -> Iterator[Work]:
     """Works between the two products of each attention."""
-    for attention in attentions(facts):
+    for attention in _attentions(facts):
         yield from attention.inner
 
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from foretrace.analysis import intervals
 from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import listed, per
-from foretrace.analysis.words import microseconds
 from foretrace.knowledge.limits import LEAST_IDLE_US
 from foretrace.knowledge.rules_timeline import MESSAGE_KEYS, WAITS_FOR_RANKS, WAITS_UNKNOWN
 from foretrace.model.report import Finding
+from foretrace.model.words import share_of, time
 
 __all__ = ["find", "overlap"]
 
@@ -42,8 +42,8 @@ def find(facts: Facts) -> Iterable[Finding]:
         name = facts.kernel_at[row].short_name
         by_name[name] = by_name.get(name, 0.0) + facts.per_step(int(trace.duration[row]) / 1000)
     if waiting_us >= LEAST_IDLE_US:
-        waited = f"; {microseconds(waiting_us)} waits"
-        waits = WAITS_FOR_RANKS.format(waiting=microseconds(waiting_us), saving=microseconds(exposed_us - waiting_us))
+        waited = f"; {time(waiting_us)} waits"
+        waits = WAITS_FOR_RANKS.format(waiting=time(waiting_us), saving=time(exposed_us - waiting_us))
     else:
         waited, waits = "", WAITS_UNKNOWN
     longest = communication[np.argsort(-trace.duration[communication], kind="stable")]
@@ -51,10 +51,10 @@ def find(facts: Facts) -> Iterable[Finding]:
         "exposed_communication" if bare else "hidden_communication",
         longest.tolist(),
         saving_us=exposed_us - waiting_us if bare else None,
-        total=microseconds(total_us),
-        hidden=microseconds(total_us - exposed_us),
-        exposed=microseconds(exposed_us),
-        share=f"{exposed_us / total_us:.0%}" if total_us else "0%",
+        total=time(total_us),
+        hidden=time(total_us - exposed_us),
+        exposed=time(exposed_us),
+        share=share_of(exposed_us / total_us) if total_us else "0 %",
         per=per(facts),
         names=listed(by_name.items()),
         waits=waits,

@@ -10,9 +10,9 @@ import numpy as np
 
 from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import often, per, selected, times
-from foretrace.analysis.words import microseconds
 from foretrace.knowledge.kineto import COMPILE_WRAPPERS, RowKind, compiled_region, fx_graph, is_compiling
 from foretrace.model.report import Finding
+from foretrace.model.words import time
 
 __all__ = ["find"]
 
@@ -130,13 +130,13 @@ def _around(facts: Facts, regions: list[_Region], graphs: list[int]) -> tuple[st
             if up in inside:
                 inside[up] += int(trace.duration[row])
     medians = {name: median(found) for name, found in parts.items()}
-    said = ", ".join(f"{name} {microseconds(us)}" for name, us in medians.items())
+    said = ", ".join(f"{name} {time(us)}" for name, us in medians.items())
     measured = f" ({said})" if said else ""
     if graphs:
         own = median((int(trace.duration[row]) - ns) / 1000 for row, ns in inside.items())
-        return microseconds(own + medians.get(_LOOKUP, 0.0)), measured
+        return time(own + medians.get(_LOOKUP, 0.0)), measured
     # Without rows for the generated code the region's own time may be that code's.
-    return (microseconds(sum(medians.values())), measured) if medians else ("an unknown time", "")
+    return (time(sum(medians.values())), measured) if medians else ("an unknown time", "")
 
 
 def _around_row(facts: Facts, row: int) -> int:
@@ -216,7 +216,7 @@ def _recompiles(facts: Facts, regions: list[_Region]) -> Iterable[Finding]:
         return
     reasons = []
     if outer:
-        reasons.append(f"compilation took {microseconds(int(trace.duration[outer].sum()) / 1000)}")
+        reasons.append(f"compilation took {time(int(trace.duration[outer].sum()) / 1000)}")
     if several:
         ids = ", ".join(f"{frame}/{n}" for frame, found in sorted(several.items()) for n in sorted(found))
         reasons.append(f"the same frame ran as different compilations ({ids})")

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from foretrace.analysis.findings.facts import Facts
-from foretrace.analysis.words import megabytes
 from foretrace.knowledge.copying import (
+    COPYING,
     DDP_BUCKET_COPY,
+    FEEDS_GRAPH,
     direction,
     is_pageable,
     is_scalar_read,
@@ -23,18 +24,17 @@ from foretrace.knowledge.kineto import Call, RowKind
 from foretrace.knowledge.limits import SHOWN_KINDS, WORTH_SHARE
 from foretrace.knowledge.rules_kernels import HIDDEN_COPY, HIDDEN_COPY_OPERATORS
 from foretrace.model.report import Finding
+from foretrace.model.words import bytes_of, share_of, whole
 
 __all__ = ["find"]
 
 _ARROW = " → "
-_COPY_OPERATORS = frozenset({"aten::copy_", "aten::clone", "aten::contiguous", "aten::_to_copy"})
 _CAT_OF_ONE = "cat of one tensor with empty ones"
 # Steps of a path that copy, whatever the reason is.
-_THE_COPY = ("copy_", "clone", "contiguous", "_to_copy")
+_THE_COPY = frozenset(name.removeprefix("aten::") for name in COPYING)
 _WHERE_LENGTH = 44
 # Of more causes than this the texts would be a page: then what holds of any is said.
 _TOLD_CAUSES = 2
-_GRAPH_INPUT = frozenset({"aten::copy_", "aten::_foreach_copy_"})
 
 
 @dataclass
@@ -57,10 +57,10 @@ def find(facts: Facts) -> Iterable[Finding]:
     if found.casts:
         rows = sorted((row for rows in found.casts.values() for row in rows), key=_start(facts))
         pairs = Counter({pair: len(rows) for pair, rows in found.casts.items()})
-        listed = ", ".join(f"{pair} ×{facts.per_step(n):.3g}" for pair, n in pairs.most_common(SHOWN_KINDS))
+        listed = ", ".join(f"{pair} ×{whole(facts.per_step(n))}" for pair, n in pairs.most_common(SHOWN_KINDS))
         share = _us(facts, rows) / facts.kernel_us if facts.kernel_us else 0.0
         if share >= WORTH_SHARE:
-            yield _told(facts, "dtype_casts", rows, pairs=listed, share=f"{share:.0%}")
+            yield _told(facts, "dtype_casts", rows, pairs=listed, share=share_of(share))
     if found.buckets:
         yield _told(facts, "ddp_bucket_copies", found.buckets, saves=True)
     for way, rows in found.host.items():
@@ -85,7 +85,7 @@ def _sort(facts: Facts) -> _Sorted:
                 if not is_scalar_read(name):
                     found.host.setdefault(way, []).append(row)
                 continue
-        elif name not in _COPY_OPERATORS and name != "aten::cat" and name not in _GRAPH_INPUT:
+        elif name not in COPYING and name != "aten::cat" and name not in FEEDS_GRAPH:
             continue
         if op < 0:
             continue
@@ -157,7 +157,7 @@ def _before_graphs(facts: Facts) -> set[int]:
             feeding[lane] = True
         elif feeding.get(lane):
             op = int(trace.links.op[call])
-            if op >= 0 and trace.name(op) in _GRAPH_INPUT:
+            if op >= 0 and trace.name(op) in FEEDS_GRAPH:
                 found.add(call)
             else:
                 feeding[lane] = False
@@ -232,7 +232,7 @@ def _transfer(facts: Facts, way: str, rows: list[int]) -> Finding:
         rule,
         told,
         way={"HtoD": "from the host to the GPU", "DtoH": "from the GPU to the host"}.get(way, way),
-        size=f", {megabytes(facts.per_step(sum(known)))}" if len(known) == len(told) else "",
+        size=f", {bytes_of(facts.per_step(sum(known)))}" if len(known) == len(told) else "",
         pageable=f" {len(pageable)} of {len(rows)} go through pageable memory, for which the calling thread waits."
         if pageable
         else "",

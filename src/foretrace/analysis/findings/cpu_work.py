@@ -11,7 +11,6 @@ from foretrace.analysis import intervals
 from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import listed, per, steps_annotated
 from foretrace.analysis.steps import period_end
-from foretrace.analysis.words import megabytes, microseconds
 from foretrace.knowledge.kineto import RowKind, fx_graph, is_data_loading
 from foretrace.knowledge.limits import (
     CPU_CALL_BYTES,
@@ -22,6 +21,7 @@ from foretrace.knowledge.limits import (
 )
 from foretrace.knowledge.rules_timeline import CPU_COMPILED, CPU_SMALL
 from foretrace.model.report import Finding, Operator
+from foretrace.model.words import bytes_of, flop, number, rate_of, share_of, time
 
 __all__ = ["find"]
 
@@ -69,7 +69,7 @@ def _operators(facts: Facts) -> Iterable[Finding]:
         "cpu_work",
         rows[chosen[trace.name_id[rows]]].tolist(),
         count=len(parts),
-        share=f"{sum(part.self_us for part in parts) / total:.0%}",
+        share=share_of(sum(part.self_us for part in parts) / total),
         parts=", ".join(f"{part.name} at {part.rate}" if part.rate else part.name for part in parts),
         compiled=CPU_COMPILED if any(part.name == _COMPILED for part in parts) else "",
         small=CPU_SMALL.format(
@@ -99,15 +99,15 @@ def _rated(operator: Operator) -> _Part:
     if operator.cpu_gflops is not None:
         flops = operator.cpu_gflops * own_ns / operator.calls
         if flops < CPU_CALL_FLOPS:
-            part.small = f"{flops:,.0f} FLOPs"
+            part.small = flop(flops)
         else:
-            part.rate = f"{operator.cpu_gflops:.3g} GFLOP/s"
+            part.rate = f"{number(operator.cpu_gflops)} GFLOP/s"
     elif operator.cpu_gbps is not None:
         size = operator.cpu_gbps * own_ns / operator.calls
         if size < CPU_CALL_BYTES:
-            part.small = megabytes(size)
+            part.small = bytes_of(size)
         else:
-            part.rate = f"{operator.cpu_gbps:.3g} GB/s"
+            part.rate = rate_of(operator.cpu_gbps)
     return part
 
 
@@ -143,9 +143,9 @@ def _data_loading(facts: Facts) -> Iterable[Finding]:
         longest,
         saving_us=saving if steps_annotated(facts) and context.cpu_only else None,
         source_row=longest[0],
-        time=microseconds(saving),
+        time=time(saving),
         per=per(facts),
-        share=f"{waited / whole:.0%}",
+        share=share_of(waited / whole),
         names=listed((name, us) for name, us in _by_name(facts, seen)),
     )
 

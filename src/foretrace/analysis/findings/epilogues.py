@@ -9,9 +9,9 @@ from foretrace.analysis.findings.claims import claimed, lost
 from foretrace.analysis.findings.dataflow import Work, infer
 from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.round_trips import Chain, build, label, measure, title_of
-from foretrace.analysis.words import breakdown, megabytes
 from foretrace.knowledge.limits import LEAST_ROUND_TRIP
 from foretrace.model.report import Finding
+from foretrace.model.words import breakdown, bytes_of
 
 __all__ = ["find"]
 
@@ -59,7 +59,7 @@ def find(facts: Facts) -> Iterable[Finding]:
         others=f" and {others} other{'s' if others > 1 else ''}" if others else "",
         number=number,
         each=each,
-        megabytes=megabytes(facts.per_step(sum(pair.bytes for pair in members))),
+        megabytes=bytes_of(facts.per_step(sum(pair.bytes for pair in members))),
         saving=facts.spent(_saving(members)),
         parts=f" By kind: {breakdown(parts)}." if others else "",
         additional=" It comes on top of joining the pointwise kernels with one another (hbm_round_trip)."

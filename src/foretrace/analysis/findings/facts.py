@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 from foretrace.analysis.context import Context
 from foretrace.analysis.costs import KernelCosts
-from foretrace.analysis.words import microseconds
 from foretrace.knowledge.kineto import RowKind, source_line
 from foretrace.knowledge.limits import LEAST_SAVING_US, WORTH_SAVING
 from foretrace.knowledge.rules import RULES
 from foretrace.model.report import Evidence, Finding, Health, Kernel, Operator, Step
+from foretrace.model.words import time
 
 __all__ = ["Facts"]
 
@@ -62,7 +62,7 @@ class Facts:
 
         ``beside``: the unit that stands next to it (``tally``'s second part); it is not said twice.
         """
-        return microseconds(self.per_step(total_us)) + ("" if beside == self.each else self.each)
+        return time(self.per_step(total_us)) + ("" if beside == self.each else self.each)
 
     def worth(self, total_us: float) -> bool:
         """Whether a saving over all steps is more than noise and more than a trifle of the kernel time."""

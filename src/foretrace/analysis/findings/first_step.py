@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import listed, steps_annotated, times
-from foretrace.analysis.words import microseconds
 from foretrace.knowledge.blocking import is_lazy_loading
 from foretrace.knowledge.kineto import Call, RowKind, is_compiling, step_number
 from foretrace.knowledge.limits import COLD_STEP_RATIO, NAMED_TIME_SHARE, SAME_STEP, SAME_TIME
 from foretrace.model.report import Finding, Step
+from foretrace.model.words import time
 
 __all__ = ["find"]
 
@@ -37,8 +37,8 @@ def find(facts: Facts) -> Iterable[Finding]:
     if first.gpu_busy_us is not None:
         busy = median(step.gpu_busy_us or 0.0 for step in others)
         same = abs(first.gpu_busy_us - busy) <= SAME_TIME * max(busy, 1.0)
-        gpu = f" The GPU worked {microseconds(first.gpu_busy_us)} in it, " + (
-            "as in the others." if same else f"{microseconds(busy)} in the others."
+        gpu = f" The GPU worked {time(first.gpu_busy_us)} in it, " + (
+            "as in the others." if same else f"{time(busy)} in the others."
         )
     rows = [facts.context.trace.steps[0].row]
     yield facts.finding(
@@ -47,8 +47,8 @@ def find(facts: Facts) -> Iterable[Finding]:
         count=1,
         label=first.label,
         ratio=f"{first.period_us / usual:.1f}" if first.period_us < 10 * usual else f"{first.period_us / usual:,.0f}",
-        first=microseconds(first.period_us),
-        usual=microseconds(usual),
+        first=time(first.period_us),
+        usual=time(usual),
         others=times(len(others), "other step"),
         did=_did(facts) or "No allocation, module load or compilation was recorded in it",
         extra=listed(extra) if extra else "code that no row covers",
@@ -64,7 +64,7 @@ def _did(facts: Facts) -> str:
     for kind, word in ((Call.ALLOCATE, "memory allocation"), (Call.MODULE_LOAD, "module load")):
         rows = np.flatnonzero((trace.links.call == kind) & (step == 0))
         if len(rows):
-            said.append(f"{times(len(rows), word)} ({microseconds(int(trace.duration[rows].sum()) / 1000)})")
+            said.append(f"{times(len(rows), word)} ({time(int(trace.duration[rows].sum()) / 1000)})")
     span = trace.steps[0]
     lazy = [
         row
@@ -72,15 +72,15 @@ def _did(facts: Facts) -> str:
         if is_lazy_loading(trace.name(row)) and span.start <= trace.start[row] < span.end
     ]
     if lazy:
-        total = microseconds(int(trace.duration[lazy].sum()) / 1000)
+        total = time(int(trace.duration[lazy].sum()) / 1000)
         said.append(f"{times(len(lazy), 'first use')} of a kernel that had to be loaded ({total})")
     compiling = [r for r in np.flatnonzero(step == 0).tolist() if is_compiling(trace.name(r))]
     outer = [r for r in compiling if not any(is_compiling(trace.name(up)) for up in trace.forest.ancestors(r))]
     if outer:
-        said.append(f"compilation ({microseconds(int(trace.duration[outer].sum()) / 1000)})")
+        said.append(f"compilation ({time(int(trace.duration[outer].sum()) / 1000)})")
     profiler = _profiler_us(facts)
     if profiler:
-        said.append(f"buffer work of the profiler that kept the GPU waiting {microseconds(profiler)}")
+        said.append(f"buffer work of the profiler that kept the GPU waiting {time(profiler)}")
     return "It held " + ", ".join(said) if said else ""
 
 

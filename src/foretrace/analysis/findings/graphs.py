@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import calls_in_steps, often
-from foretrace.analysis.words import microseconds
 from foretrace.knowledge.kineto import Call, RowKind
 from foretrace.model.report import Finding
+from foretrace.model.words import share_of, time
 
 __all__ = ["find"]
 
@@ -41,8 +41,8 @@ def find(facts: Facts) -> Iterable[Finding]:
         source_row=int(launches[0]),
         often=often(facts, len(launches)),
         kernels=f"{each} kernel{'' if each == '1' else 's'}{copies}" + (" each" if len(launches) > 1 else ""),
-        share=f"{share:.0%}",
-        cpu=microseconds(float(np.median(trace.duration[launches])) / 1000),
+        share=share_of(share),
+        cpu=time(float(np.median(trace.duration[launches])) / 1000),
     )
 
 

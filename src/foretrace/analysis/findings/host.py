@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.health import trusted
 from foretrace.analysis.pace import NEEDED_CHECKS, Pace, pace_of
-from foretrace.analysis.words import microseconds
 from foretrace.knowledge.kineto import Call, RowKind, fx_graph
+from foretrace.model.words import time
 
 __all__ = [
     "calls_in_steps",
@@ -107,7 +107,7 @@ def short(name: str, length: int = _NAME_LENGTH) -> str:
 def listed(amounts: Iterable[tuple[str, float]], limit: int = 3) -> str:
     """The largest of named times in words: ``aten::linear 195 µs, aten::mm 64.3 µs``."""
     ranked: Sequence[tuple[str, float]] = sorted(amounts, key=lambda item: (-item[1], item[0]))
-    said = [f"{short(name)} {microseconds(us)}" for name, us in ranked[:limit]]
+    said = [f"{short(name)} {time(us)}" for name, us in ranked[:limit]]
     if len(ranked) > limit:
         said.append(f"{len(ranked) - limit} more")
     return ", ".join(said)

@@ -13,11 +13,11 @@ from foretrace.analysis.findings.host import listed, pace, per, steps_annotated
 from foretrace.analysis.idle import BETWEEN_STEPS, OUTSIDE, IdleCauses
 from foretrace.analysis.pace import Pace
 from foretrace.analysis.steps import gaps_within, period_end
-from foretrace.analysis.words import microseconds
 from foretrace.knowledge.kineto import RowKind, is_data_loading
 from foretrace.knowledge.limits import IDLE_SHARE, LARGE_GAP_SHARE
 from foretrace.knowledge.rules_timeline import STARVED_PREDICTED, STARVED_PROVEN, STARVED_TIMED
 from foretrace.model.report import Finding, Step
+from foretrace.model.words import share_of, time
 
 __all__ = ["find"]
 
@@ -64,8 +64,8 @@ def _starved(facts: Facts, known: Pace) -> Iterable[Finding]:
     if known.setter == "gpu" or share < IDLE_SHARE:
         return
     places: dict[str, Any] = {
-        "idle": microseconds(idle_us),
-        "share": f"{share:.0%}",
+        "idle": time(idle_us),
+        "share": share_of(share),
         "per": per(facts),
         "most": listed(waiting.items()),
         "inflation": f"{known.inflation:.0f}",
@@ -75,15 +75,15 @@ def _starved(facts: Facts, known: Pace) -> Iterable[Finding]:
         rule = "cpu_wait_whole"
     elif known.cpu_us is not None:
         places["proof"] = STARVED_PREDICTED.format(
-            cpu=microseconds(known.cpu_us), busy=microseconds(known.busy_us), slower=microseconds(known.period_us)
+            cpu=time(known.cpu_us), busy=time(known.busy_us), slower=time(known.period_us)
         )
     elif known.unprofiled_us is not None:
         saving = known.without_profiler(idle_us)
         places["proof"] = STARVED_TIMED.format(
-            step=microseconds(known.unprofiled_us), busy=microseconds(known.busy_us), saving=microseconds(saving)
+            step=time(known.unprofiled_us), busy=time(known.busy_us), saving=time(saving)
         )
     elif known.setter == "cpu":
-        places["proof"] = STARVED_PROVEN.format(inflation=places["inflation"], busy=f"{known.share:.0%}")
+        places["proof"] = STARVED_PROVEN.format(inflation=places["inflation"], busy=share_of(known.share))
     else:
         rule = "cpu_wait_unproven"
     yield facts.finding(rule, _launches_after_gaps(facts), count=1, saving_us=saving, **places)
@@ -117,8 +117,8 @@ def _data_loading(facts: Facts, known: Pace) -> Iterable[Finding]:
         rows.tolist(),
         saving_us=saving or None,
         source_row=int(rows[0]) if len(rows) else None,
-        idle=microseconds(idle_us),
-        share=f"{idle_us / period_us:.0%}",
+        idle=time(idle_us),
+        share=share_of(idle_us / period_us),
         per=per(facts),
         names=listed(waiting.items()),
     )
@@ -155,10 +155,10 @@ def _largest_gap(facts: Facts) -> Iterable[Finding]:
         "idle_gap",
         [row for row in (before, after) if row >= 0],
         count=1,
-        gap=microseconds((end - start) / 1000),
-        share=f"{(end - start) / 1000 / step.period_us:.0%}",
+        gap=time((end - start) / 1000),
+        share=share_of((end - start) / 1000 / step.period_us),
         label=step.label,
-        at=microseconds((start - trace.origin) / 1000),
+        at=time((start - trace.origin) / 1000),
         cause=cause.detail or cause.cause,
         around=_around(facts, before, after),
     )

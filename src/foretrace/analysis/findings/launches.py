@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from foretrace.analysis import intervals
 from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import calls_in_steps, listed, times
-from foretrace.analysis.words import microseconds
 from foretrace.knowledge.kineto import Call, RowKind
 from foretrace.knowledge.limits import LAUNCH_BUSY_SHARE, LAUNCH_IDLE_SHARE, LONG_LAUNCH_US, QUEUE_DEPTH
 from foretrace.model.report import Finding
+from foretrace.model.words import time
 
 __all__ = ["find", "queue_depths"]
 
@@ -41,8 +41,8 @@ def find(facts: Facts) -> Iterable[Finding]:
             rows.tolist(),
             launches=times(len(rows), "launch call"),
             depth=f"{int(np.median(depth[full])):,}",
-            total=microseconds(int(trace.duration[rows].sum()) / 1000),
-            longest=microseconds(int(trace.duration[rows].max()) / 1000),
+            total=time(int(trace.duration[rows].sum()) / 1000),
+            longest=time(int(trace.duration[rows].max()) / 1000),
         )
     slow = busy < LAUNCH_IDLE_SHARE
     if slow.any():
@@ -57,17 +57,17 @@ def _slow(facts: Facts, rows: Int64, depth: Int64) -> Finding:
     first_use = _first_uses(facts)
     new = sum(kernel_of.get(row, -1) in first_use for row in rows.tolist())
     by_op: dict[str, float] = {}
-    for row, time in zip(rows.tolist(), us.tolist(), strict=True):
+    for row, each in zip(rows.tolist(), us.tolist(), strict=True):
         op = int(trace.links.op[row])
         name = trace.name(op) if op >= 0 else trace.name(row)
-        by_op[name] = by_op.get(name, 0.0) + time
+        by_op[name] = by_op.get(name, 0.0) + each
     return facts.finding(
         "slow_launches",
         worst.tolist(),
         source_row=int(worst[0]),
         launches=times(len(rows), "launch call"),
-        total=microseconds(float(us.sum())),
-        longest=microseconds(float(us.max())),
+        total=time(float(us.sum())),
+        longest=time(float(us.max())),
         ops=listed(by_op.items()),
         depth=f"{int(depth[np.argmax(us)]):,}",
         new=f"{new} of {len(rows)} launched a kernel for the first time in this trace",

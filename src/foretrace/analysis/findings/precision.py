@@ -9,6 +9,7 @@ from foretrace.knowledge.gpus import Gpu
 from foretrace.knowledge.limits import COMPUTE_KINDS, WORTH_SHARE
 from foretrace.knowledge.products import on_vector_units
 from foretrace.model.report import Finding
+from foretrace.model.words import share_of, whole
 
 __all__ = ["find"]
 
@@ -47,9 +48,9 @@ def find(facts: Facts) -> Iterable[Finding]:
             number=number,
             each=each,
             time=facts.spent(time_us, each),
-            share=f"{time_us / facts.kernel_us:.0%}",
-            slow=f"{sheet.peak_tflops['fp32']:.3g}",
-            fast=f"{sheet.peak_tflops[faster]:.3g}",
+            share=share_of(time_us / facts.kernel_us),
+            slow=whole(sheet.peak_tflops["fp32"]),
+            fast=whole(sheet.peak_tflops[faster]),
             faster={"tf32": "TF32", "fp16": "FP16", "bf16": "BF16"}[faster],
             gpu=sheet.short,
             how='torch.set_float32_matmul_precision("high"), and torch.backends.cudnn.allow_tf32 for convolutions, '

@@ -7,11 +7,11 @@ from statistics import median
 
 from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import pace
-from foretrace.analysis.words import microseconds
 from foretrace.knowledge.blocking import is_lazy_loading
 from foretrace.knowledge.kineto import RowKind, is_profiler_artifact
 from foretrace.knowledge.limits import CPU_PROFILE_FACTOR
 from foretrace.model.report import Finding
+from foretrace.model.words import share_of, time
 
 __all__ = ["find"]
 
@@ -38,13 +38,13 @@ def _artefacts(facts: Facts) -> Iterable[Finding]:
         for row in own:
             names[trace.name(row)] = names.get(trace.name(row), 0) + int(trace.duration[row])
         ranked = sorted(names.items(), key=lambda item: -item[1])
-        parts = ", ".join(f"{name} {microseconds(ns / 1000)}" for name, ns in ranked)
-        titles.append(f"{ranked[0][0]} {microseconds(ranked[0][1] / 1000)}")
+        parts = ", ".join(f"{name} {time(ns / 1000)}" for name, ns in ranked)
+        titles.append(f"{ranked[0][0]} {time(ranked[0][1] / 1000)}")
         if len(ranked) > 1:
-            titles.append(f"{len(ranked) - 1} more {microseconds(sum(ns for _, ns in ranked[1:]) / 1000)}")
+            titles.append(f"{len(ranked) - 1} more {time(sum(ns for _, ns in ranked[1:]) / 1000)}")
         idle = sum(item.us for step in facts.steps for item in step.idle if item.cause == "profiler")
         effect = (
-            f"The GPU had nothing to do for {microseconds(idle)} because of it"
+            f"The GPU had nothing to do for {time(idle)} because of it"
             if idle
             else "No idle time of the GPU is put down to it"
         )
@@ -52,8 +52,8 @@ def _artefacts(facts: Facts) -> Iterable[Finding]:
     if final:
         us = int(trace.duration[final].sum()) / 1000
         name = trace.name(final[0])
-        titles.append(f"{name} {microseconds(us)}" if own else f"a final {name} {microseconds(us)}")
-        said.append(f"The last {name} ({microseconds(us)}) ends the recording; it is counted in no step.")
+        titles.append(f"{name} {time(us)}" if own else f"a final {name} {time(us)}")
+        said.append(f"The last {name} ({time(us)}) ends the recording; it is counted in no step.")
     # Evidence in order of weight: what is long first.
     rows = sorted([*own, *final], key=lambda row: -int(trace.duration[row]))
     yield facts.finding(
@@ -80,12 +80,12 @@ def _overhead(facts: Facts) -> Iterable[Finding]:
         "profile_overhead",
         rows,
         factor=_factor(factor),
-        profiled=microseconds(known.period_us),
-        unprofiled=microseconds(known.unprofiled_us),
+        profiled=time(known.period_us),
+        unprofiled=time(known.unprofiled_us),
         runs=timing.runs if timing is not None else 0,
-        busy=microseconds(known.busy_us),
-        share=f"{min(1.0, known.busy_us / known.unprofiled_us):.0%}",
-        profiled_share=f"{known.share:.0%}",
+        busy=time(known.busy_us),
+        share=share_of(min(1.0, known.busy_us / known.unprofiled_us)),
+        profiled_share=share_of(known.share),
     )
 
 
@@ -104,8 +104,8 @@ def _cpu_overhead(facts: Facts) -> Iterable[Finding]:
         [span.row for span in spans],
         count=len(profiled),
         factor=_factor(median(profiled) / side.unprofiled.median_us),
-        profiled=microseconds(median(profiled)),
-        unprofiled=microseconds(side.unprofiled.median_us),
+        profiled=time(median(profiled)),
+        unprofiled=time(side.unprofiled.median_us),
         runs=side.unprofiled.runs,
     )
     found.rule = "profile_overhead"

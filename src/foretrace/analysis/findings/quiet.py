@@ -35,7 +35,7 @@ def _views(facts: Facts) -> Iterable[Finding]:
     steps = [step.index for step in facts.steps]
     operators = operators[np.isin(facts.context.attribution.step[operators], steps)]
     rows = operators[candidates[trace.name_id[operators]]]
-    launching = _launching(facts)
+    launching = facts.context.launching
     quiet = {row for row in rows.tolist() if row not in launching}
     if not quiet:
         return
@@ -76,21 +76,6 @@ def _layout(facts: Facts) -> str:
         f" The transposes show up in the GEMMs as the letter T of their layout ({letters}): the library reads the "
         "operand with its strides swapped, and no data is moved."
     )
-
-
-def _launching(facts: Facts) -> set[int]:
-    """Rows with GPU work somewhere below."""
-    trace = facts.context.trace
-    parent = trace.forest.parent.tolist()
-    found: set[int] = set()
-    gpu = trace.gpu_rows
-    owners = np.concatenate([trace.links.op[gpu], trace.links.launch[gpu]])
-    for row in np.unique(owners[owners >= 0]).tolist():
-        current = row
-        while current >= 0 and current not in found:
-            found.add(current)
-            current = parent[current]
-    return found
 
 
 def _queries(facts: Facts) -> Iterable[Finding]:

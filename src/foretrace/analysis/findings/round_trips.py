@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from foretrace.analysis.findings.claims import claimed
 from foretrace.analysis.findings.dataflow import Work, chains, infer
 from foretrace.analysis.findings.facts import Facts
-from foretrace.analysis.words import breakdown, gigabytes_per_second, megabytes
 from foretrace.knowledge.limits import LEAST_ROUND_TRIP
 from foretrace.model.report import Finding
+from foretrace.model.words import breakdown, bytes_of, rate_of
 
 __all__ = ["Chain", "build", "find", "label", "measure", "title_of"]
 
@@ -58,8 +58,8 @@ def find(facts: Facts) -> Iterable[Finding]:
         count=len(members),
         chain=title_of(ranked[0][0]),
         others=f" and {others} other chain{'s' if others > 1 else ''}" if others else "",
-        megabytes=megabytes(saved),
-        rate=gigabytes_per_second(sum(c.moved for c in members) / sum(c.us for c in members) / 1e3),
+        megabytes=bytes_of(saved),
+        rate=rate_of(sum(c.moved for c in members) / sum(c.us for c in members) / 1e3),
         saving=facts.spent(_saving(members)),
         each=facts.each,
         parts=f" By chain: {breakdown(parts)}." if others else "",

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from foretrace.analysis.findings.facts import Facts
 from foretrace.knowledge.limits import SHOWN_KINDS, TINY_COUNT, TINY_KERNEL_US, TINY_SHARE
 from foretrace.model.report import Finding
+from foretrace.model.words import share_of
 
 __all__ = ["find"]
 
@@ -28,7 +29,7 @@ def find(facts: Facts) -> Iterable[Finding]:
         total=f"{facts.per_step(len(rows)):.0f}",
         each=facts.each,
         limit=f"{TINY_KERNEL_US:.0f} µs",
-        share=f"{time_us / facts.kernel_us:.0%}" if facts.kernel_us else "unknown",
+        share=share_of(time_us / facts.kernel_us) if facts.kernel_us else "unknown",
         time=facts.spent(time_us),
         idle=facts.spent(_idle_before(facts, set(tiny))),
         names=", ".join(name for name, _ in owners.most_common(SHOWN_KINDS)),

@@ -10,12 +10,12 @@ import numpy as np
 from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import often, operator_around, pace, per, short, steps_annotated
 from foretrace.analysis.steps import period_end
-from foretrace.analysis.words import microseconds
 from foretrace.knowledge.blocking import is_communication_owner
 from foretrace.knowledge.kineto import Call, RowKind, memcpy_direction, source_line, step_number
 from foretrace.knowledge.limits import LEAST_IDLE_US, NAMED_PLACES
 from foretrace.knowledge.rules_timeline import SYNC_ADVICE, SYNC_SHAPES
 from foretrace.model.report import Finding
+from foretrace.model.words import time
 
 __all__ = ["find"]
 
@@ -181,9 +181,9 @@ def _finding(facts: Facts, places: list[_Place]) -> Finding:
         what=what,
         often=often(facts, sum(len(place.points) for place in places)),
         calls=", ".join(sorted({_said(facts, row) for row in rows})),
-        wait=microseconds(wait_us),
-        idle=microseconds(idle_us),
-        idles=f"the GPU idles {microseconds(idle_us)} {per(facts)} after them" if idle_us else "no idle time follows",
+        wait=time(wait_us),
+        idle=time(idle_us),
+        idles=f"the GPU idles {time(idle_us)} {per(facts)} after them" if idle_us else "no idle time follows",
         per=per(facts),
         advice=first.advice,
     )

@@ -9,6 +9,7 @@ from statistics import median
 from foretrace.analysis.findings.facts import Facts
 from foretrace.knowledge.limits import LOW_PEAK_SHARE, SHOWN_KINDS, TINY_KERNEL_US, WAVE_EFFICIENCY, WORTH_GEMM_SHARE
 from foretrace.model.report import Finding
+from foretrace.model.words import share_of
 
 __all__ = ["find", "wave_efficiency"]
 
@@ -43,10 +44,10 @@ def find(facts: Facts) -> Iterable[Finding]:
             shape=f"{batch}{shape.m}×{shape.n}×{shape.k}",
             number=number,
             each=each,
-            share=f"{share:.0%}",
+            share=share_of(share),
             peak=kernel.peak or "the peak",
             time=facts.spent(time_us),
-            of_all=f"{time_us / facts.kernel_us:.0%}",
+            of_all=share_of(time_us / facts.kernel_us),
             why=_why(facts, rows[0]),
         )
 
@@ -80,6 +81,6 @@ def _why(facts: Facts, row: int) -> str:
     if used < WAVE_EFFICIENCY:
         return (
             f" {tiles} tiles of {tile} on {sms} multiprocessors are {tiles / sms:.2f} waves: the last one leaves "
-            f"{1 - used:.0%} of the time of all multiprocessors unused."
+            f"{share_of(1 - used)} of the time of all multiprocessors unused."
         )
     return ""

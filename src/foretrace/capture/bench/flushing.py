@@ -10,7 +10,7 @@ from foretrace.capture.bench.tools import synchronize
 from foretrace.errors import InputError
 from foretrace.knowledge.benching import GPU_AHEAD_SHARE
 from foretrace.model.bench import Flushing, Work
-from foretrace.report.words import bytes_of
+from foretrace.model.words import bytes_of
 from foretrace.timing.flush import Flush, l2_bytes
 
 __all__ = ["decide"]

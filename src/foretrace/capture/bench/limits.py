@@ -6,6 +6,7 @@ from foretrace.capture.bench.tools import said
 from foretrace.knowledge.benching import DRIFT
 from foretrace.knowledge.dtypes import dtype as known_dtype
 from foretrace.model.bench import CopyRate, GemmRate, Limits, Work
+from foretrace.model.words import share_of
 from foretrace.timing import Clock
 from foretrace.timing.limits import Limit, copy_limit, gemm_limit
 
@@ -79,7 +80,7 @@ def drifted(limits: Limits) -> list[str]:
     if limits.copy is not None:
         said_of.append(("the bandwidth", limits.copy.gbps, limits.copy.end_gbps))
     return [
-        f"{name} fell by {1 - end / start:.0%} during the run: the device slowed down, or something else used it"
+        f"{name} fell by {share_of(1 - end / start)} during the run: the device slowed down, or something else used it"
         for name, start, end in said_of
         if end is not None and end < (1 - DRIFT) * start
     ]

@@ -21,7 +21,7 @@ def note_timing(result: Result, timing: Measurement, work: Work, *, compiled: bo
     result.iqr_us = iqr(samples)
     result.interval_us = median_interval(samples, CONFIDENCE)
     if result.interval_us is None:
-        result.missing["interval_us"] = f"{len(samples)} rounds are too few for a {CONFIDENCE:.0%} interval"
+        result.missing["interval_us"] = f"{len(samples)} rounds are too few for a {100 * CONFIDENCE:g} % interval"
     if work.floor_us:
         result.of_floor = result.median_us / work.floor_us
     else:

@@ -15,6 +15,7 @@ from foretrace.errors import CaptureError, ForetraceError
 from foretrace.knowledge.benching import EAGER_UNUSABLE, MAX_WORSE, NORM_WORSE, rounding_slack
 from foretrace.knowledge.dtypes import dtype as known_dtype
 from foretrace.model.bench import Check, TensorError
+from foretrace.model.words import share_of
 
 __all__ = ["Yardstick", "check", "collect", "make_yardstick"]
 
@@ -91,7 +92,9 @@ def make_yardstick(program: Program, mode: str, seed: int) -> Yardstick:
     errors = {name: _error(tensor, reference[name]) for name, tensor in eager.items()}
     worst = max((error.norm for error in errors.values() if isinstance(error, _Error)), default=0.0)
     if worst > EAGER_UNUSABLE:
-        return Yardstick(reason=f"eager itself is {worst:.0%} away from float64, so that nothing can be told from it")
+        return Yardstick(
+            reason=f"eager itself is {share_of(worst)} away from float64, so that nothing can be told from it"
+        )
     return Yardstick(reference, eager, errors)
 
 
@@ -172,7 +175,7 @@ def _worse(name: str, error: _Error, eager: _Error | str, dtype: Any) -> str | N
     if not dtype.is_floating_point:
         if error.norm <= NORM_WORSE * eager.norm:
             return None
-        return f"{error.norm:.1%} of {name} are other than in float64 (eager: {eager.norm:.1%})"
+        return f"{share_of(error.norm)} of {name} are other than in float64 (eager: {share_of(eager.norm)})"
     slack = rounding_slack(torch.finfo(dtype).eps, dtype.itemsize)
     if error.norm > NORM_WORSE * eager.norm + slack:
         return f"{name} is off by {error.norm:.2g} of its norm, eager by {eager.norm:.2g}"

@@ -43,6 +43,10 @@ class Calibration:
         self.patterns: list[tuple[str, ...]] = [tuple(p) for p in json.loads(self._arrays["patterns"].tobytes())]
         self.groups = frozenset(name.rpartition("/")[0] for name in self._arrays if "/" in name)
 
+    def has_products(self, group: str) -> bool:
+        """Whether a group's calls are matrix products, kept as sizes, and not points of their own."""
+        return f"{group}/sizes" in self._arrays
+
     def array(self, group: str, name: str) -> NDArray[Any]:
         """One array of a group; raises ``KeyError`` where the group does not have it."""
         return self._arrays[f"{group}/{name}"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["ATTENTION_CAUSAL", "generated_as", "measured_as"]
+__all__ = ["ATTENTION_CAUSAL", "attention_as", "generated_as", "measured_as"]
 
 # Operators under the name they were measured by. Others fall to their kind.
 _SAME = frozenset(
@@ -47,6 +47,17 @@ _BY_KIND = {
     "normalization": "layer_norm",
     "embedding": "embedding",
 }
+# Operators that only move data and were measured as themselves.
+_MOVES = frozenset({"cat", "embedding"})
+# Operators that were measured with a number for their second operand as well.
+_WITH_SCALAR = frozenset({"add", "mul"})
+# ATen's pointwise kernel for operands that are broadcast or lie otherwise in memory than the result.
+_EVERY_ADDRESS = "add broadcast"
+# Source and target type of a copy → the measured one; 16-bit types are alike.
+_CONVERSIONS = {
+    **{(half, "fp32"): "bf16 to fp32 bf16" for half in ("bf16", "fp16")},
+    **{("fp32", half): "fp32 to bf16 fp32" for half in ("bf16", "fp16")},
+}
 # Two-byte types behave like bf16, all others like fp32.
 _TYPES = {"fp16": "bf16", "bf16": "bf16", "int16": "bf16"}
 
@@ -55,16 +66,29 @@ ATTENTION_CAUSAL = {
     "aten::_scaled_dot_product_cudnn_attention": 6,
     "aten::_scaled_dot_product_efficient_attention": 6,
     "aten::_scaled_dot_product_flash_attention": 4,
-    "aten::_scaled_dot_product_cudnn_attention_backward": 12,
-    "aten::_scaled_dot_product_efficient_attention_backward": 10,
+    "aten::_scaled_dot_product_cudnn_attention_backward": 14,
+    "aten::_scaled_dot_product_efficient_attention_backward": 11,
     "aten::_scaled_dot_product_flash_attention_backward": 11,
 }
 
 
-def measured_as(op: str, kind: str, dtype: str, *, reads: int, expanded: bool, strided: bool, tanh: bool) -> str:
+def measured_as(
+    op: str,
+    kind: str,
+    dtype: str,
+    *,
+    source: str | None = None,
+    reads: int = 0,
+    expanded: bool = False,
+    strided: bool = False,
+    crossed: bool = False,
+    tanh: bool = False,
+) -> str:
     """The group of the calibration that stands for an operator of ATen.
 
-    ``reads``: operands it reads; ``expanded``: it reads far less than it writes; ``strided``: rows are not contiguous;
+    ``source``: the element type of what it reads, where that is another one than ``dtype``; ``reads``: operands it
+    reads; ``expanded``: it reads far less than it writes; ``strided``: its operands do not all lie in memory as the
+    result does, so that its kernel computes every address; ``crossed``: another dimension of them is contiguous;
     ``tanh``: GELU in its tanh form.
     """
     element = _TYPES.get(dtype, "fp32")
@@ -74,13 +98,23 @@ def measured_as(op: str, kind: str, dtype: str, *, reads: int, expanded: bool, s
     known = _ALIKE.get(bare, bare if bare in _SAME else _BY_KIND.get(kind))
     if known == "gelu" and tanh:
         known = "gelu tanh"
-    if known is not None and kind != "copy":
+    if (known in _MOVES and not (known == "cat" and strided)) or (
+        known is not None and kind not in ("copy", "elementwise")
+    ):
         return f"aten::{known} {element}"
-    if expanded and reads:
-        return f"aten::copy_ expanded {element}"
-    if strided and kind == "copy":
+    if crossed:
         return f"aten::copy_ transposed {element}"
-    return f"aten::{_STREAMS[min(reads, 2), False]} {element}"
+    if expanded and reads and kind == "copy":
+        return f"aten::copy_ expanded {element}"
+    if strided and reads and kind in ("copy", "elementwise"):
+        return f"aten::{_EVERY_ADDRESS} {element}"
+    if kind == "copy" and source is not None and (source, dtype) in _CONVERSIONS:
+        return f"aten::copy_ {_CONVERSIONS[source, dtype]}"
+    if kind == "copy" or known is None:
+        return f"aten::{_STREAMS[min(reads, 2), False]} {element}"
+    if reads == 1 and known in _WITH_SCALAR:
+        known = f"{known} scalar"
+    return f"aten::{known} {element}"
 
 
 def generated_as(parts: Sequence[str], dtype: str, *, reads: int) -> str:
@@ -90,3 +124,8 @@ def generated_as(parts: Sequence[str], dtype: str, *, reads: int) -> str:
     """
     costly = any(part.removesuffix("_backward") in _EXPONENTIAL for part in parts)
     return f"aten::{_STREAMS[min(reads, 2), costly]} {_TYPES.get(dtype, 'fp32')}"
+
+
+def attention_as(op: str, dtype: str) -> str:
+    """The group of the calibration that stands for an attention operator of ATen."""
+    return f"attention {'backward ' if 'backward' in op else ''}{_TYPES.get(dtype, 'fp32')}"

@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 from foretrace.knowledge.costs.call import Call, Cost, Operand, Unknown
 
-__all__ = ["FORMULAS", "attention_flops"]
+__all__ = [
+    "FORMULAS",
+]
 
 
 class _Form(NamedTuple):
@@ -57,7 +59,7 @@ _BACKWARD = {
 }
 
 
-def attention_flops(batch: int, heads: int, q: int, k: int, dim: int, value_dim: int, backward: bool) -> int:
+def _attention_flops(batch: int, heads: int, q: int, k: int, dim: int, value_dim: int, backward: bool) -> int:
     """Operations of one attention: ``2·b·h·q·k`` for each unit of head dimension that a product spans."""
     pair = 2 * batch * heads * q * k
     if not backward:
@@ -115,7 +117,7 @@ def _forward(call: Call) -> Cost:
     stored = form.lse if isinstance(form.lse, bool) else call.boolean(form.lse)
     if stored:
         written += 4 * batch * heads * rows
-    flops = attention_flops(batch, heads, rows, columns, dim, value_dim, backward=False)
+    flops = _attention_flops(batch, heads, rows, columns, dim, value_dim, backward=False)
     return Cost(flops, read + written, note=_note(call, form, rows, columns))
 
 
@@ -125,7 +127,7 @@ def _backward(call: Call) -> Cost:
     q, k, v, (batch, heads, rows, columns, dim, value_dim) = _common(call, form)
     read = grad.bytes + q.bytes + k.bytes + v.bytes + _extra(call, form)
     written = q.result_bytes + k.result_bytes + v.result_bytes
-    flops = attention_flops(batch, heads, rows, columns, dim, value_dim, backward=True)
+    flops = _attention_flops(batch, heads, rows, columns, dim, value_dim, backward=True)
     return Cost(flops, read + written, note=_note(call, form, rows, columns))
 
 

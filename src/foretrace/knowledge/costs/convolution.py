@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 from foretrace.knowledge.costs.call import Call, Cost, Operand, Unknown, numel
 
-__all__ = ["FORMULAS", "output_shape"]
+__all__ = [
+    "FORMULAS",
+]
 
 
 class _Where(NamedTuple):
@@ -64,7 +66,7 @@ def _spread(values: list[int] | None, dims: int, default: int) -> list[int] | No
     return values * dims if len(values) == 1 else values
 
 
-def output_shape(
+def _output_shape(
     x: list[int], w: list[int], stride: list[int], padding: list[int], dilation: list[int],
     transposed: bool, output_padding: list[int], groups: int,
 ) -> list[int] | None:  # fmt: skip
@@ -129,7 +131,7 @@ def _from_arguments(
     groups = 1 if where.groups is None else call.integer(where.groups)
     if stride is None or padding is None or dilation is None or transposed is None or groups is None:
         raise Unknown(f"the trace does not record stride, padding and dilation of {call.name}")
-    out = output_shape(x, w, stride, padding, dilation, transposed, extra or [0] * dims, groups)
+    out = _output_shape(x, w, stride, padding, dilation, transposed, extra or [0] * dims, groups)
     if out is None:
         raise Unknown(f"the shapes of {call.name} do not form a convolution: {x} and {w}")
     return out

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["COMPLEX", "DTYPES", "KINDS", "Decoded", "Found", "dtype_of", "instruction_shape", "shorten", "word_set"]
+__all__ = ["DTYPES", "KINDS", "Decoded", "Found", "dtype_of", "instruction_shape", "shorten", "word_set"]
 
 KINDS = (
     "gemm",
@@ -144,7 +144,7 @@ DTYPES = {
     "cf32": "complex64",
     "cf64": "complex128",
 }
-COMPLEX = {"fp32": "complex64", "fp64": "complex128", "fp16": "complex32"}
+_COMPLEX = {"fp32": "complex64", "fp64": "complex128", "fp16": "complex32"}
 
 _QUALIFIER = re.compile(r"\b(?:const|volatile|__restrict__)\b|[*&]")
 
@@ -159,7 +159,7 @@ def dtype_of(text: str) -> str | None:
         return known
     if "complex<" in text and text.endswith(">"):
         inner = dtype_of(text[text.index("complex<") + 8 : -1])
-        return COMPLEX.get(inner) if inner else None
+        return _COMPLEX.get(inner) if inner else None
     if "::" in text and "<" not in text:
         return DTYPES.get(text.rsplit("::", 1)[1])
     return None

@@ -23,6 +23,7 @@ _HELPERS = {
     "dot_kernel": ("gemm", "dot product"),
     "reduce_1Block_kernel": ("gemm", "dot product, last step"),
     "scal_kernel": ("gemm", "scaling of the output by beta"),
+    "scal_64addr_kernel": ("gemm", "scaling of the output by beta"),
     "scal_kernel_val": ("elementwise", "scaling of a vector"),
     "axpy_kernel_val": ("elementwise", "a·x + y"),
     "axpby_kernel_val": ("elementwise", "a·x + b·y"),

@@ -12,7 +12,7 @@ from typing import Any
 
 from ._base import KINDS, Found
 
-__all__ = ["match", "spell"]
+__all__ = ["is_stand_in", "match", "spell"]
 
 _PREFIX = "predicted::"
 _NAME = re.compile(r"predicted::(?P<kind>[a-z]+)(?:<(?P<fields>[^<>]*)>)?\Z")
@@ -55,6 +55,11 @@ def spell(kind: str, **fields: str | int | bool | Sequence[str] | None) -> str:
             raise ValueError(f"{key} {text!r} cannot be part of a name")
         parts.append(f"{key}={text}")
     return f"{_PREFIX}{kind}" + (f"<{', '.join(parts)}>" if parts else "")
+
+
+def is_stand_in(text: str) -> bool:
+    """Whether a name is foretrace's own, standing for one that no table knows."""
+    return text.startswith(_PREFIX)
 
 
 def match(text: str) -> Found | None:

@@ -44,20 +44,22 @@ class AttentionCall:
 
 
 def choose_attention(
-    call: AttentionCall, compute_capability: str | None, torch_version: tuple[int, int]
+    call: AttentionCall, compute_capability: str | None, torch_version: tuple[int, int], *, vendor: str | None = None
 ) -> tuple[str, str | None]:
     """``flash``, ``cudnn``, ``efficient`` or ``math``, and what about the choice is a guess.
 
-    ``compute_capability`` as in "9.0"; ``None`` is taken for a recent data-centre GPU.
+    ``compute_capability`` as in "9.0"; ``None`` is taken for a recent data-centre GPU. There is no cuDNN on ``AMD``.
     """
     note = None if compute_capability is not None else "no GPU was named; attention is chosen as on Hopper"
+    if vendor == "AMD":
+        note = "on AMD, attention is taken to run as one flash or memory-efficient kernel (AOTriton)"
     capability = compute_capability or "9.0"
     if not call.rows_contiguous:
         return "math", note
     major = float(capability)
     half = call.dtype in _HALF and major >= 8.0
     fits_cudnn = half and call.head % 8 == 0 and call.head <= _CUDNN_HEAD
-    if fits_cudnn and capability in _CUDNN_PREFERRED and torch_version >= _CUDNN_FROM:
+    if vendor != "AMD" and fits_cudnn and capability in _CUDNN_PREFERRED and torch_version >= _CUDNN_FROM:
         return "cudnn", note
     if half and not call.mask and call.same_head and call.head <= _FLASH_HEAD:
         return "flash", note

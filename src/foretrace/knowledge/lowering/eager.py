@@ -15,6 +15,7 @@ __all__ = [
     "FIXED",
     "FOREACH_OPTIMIZERS",
     "LIST_KERNELS",
+    "LOSSES",
     "NESTED",
     "SORTED_EMBEDDING",
     "layer_norm_kernels",
@@ -25,23 +26,41 @@ __all__ = [
 FIXED: dict[str, str] = {
     name: kind
     for kind, names in {
-        "softmax": "_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data _safe_softmax",
         "elementwise": """
             masked_fill masked_scatter
             arange range linspace eye tril triu uniform normal random bernoulli exponential randint randn rand
             native_dropout native_dropout_backward _fused_dropout where fill addcmul addcdiv lerp polar complex
-            mse_loss mse_loss_backward glu glu_backward tril_indices triu_indices
+            mse_loss_backward glu glu_backward tril_indices triu_indices
             upsample_nearest2d upsample_bilinear2d upsample_nearest2d_backward upsample_bilinear2d_backward
             max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d avg_pool2d_backward
             _adaptive_avg_pool2d _adaptive_avg_pool2d_backward log_sigmoid_forward log_sigmoid_backward
+            hardswish hardswish_backward hardsigmoid_backward hardtanh_backward leaky_relu_backward elu_backward
+            softplus_backward softshrink_backward _prelu_kernel _prelu_kernel_backward floor_divide
+            upsample_bicubic2d upsample_bicubic2d_backward upsample_nearest1d upsample_nearest1d_backward
+            upsample_nearest3d upsample_nearest3d_backward upsample_linear1d upsample_linear1d_backward
+            grid_sampler_2d grid_sampler_3d col2im max_pool3d_with_indices avg_pool3d
+            _adaptive_avg_pool3d smooth_l1_loss_backward huber_loss_backward binary_cross_entropy_backward
         """,
         "normalization": """
             native_batch_norm _native_batch_norm_legit cudnn_batch_norm native_batch_norm_backward
             cudnn_batch_norm_backward native_group_norm native_group_norm_backward
         """,
-        "copy": "index gather take flip roll scatter scatter_add index_add index_copy index_fill",
+        "copy": """
+            index gather take flip roll scatter scatter_add index_add index_copy index_fill index_select
+            pixel_shuffle pixel_unshuffle im2col
+        """,
     }.items()
     for name in names.split()
+}
+
+# Losses of two tensors: a pass over both, then the reduction of what it wrote (aten/src/ATen/native/BinaryOps.cpp,
+# ``mse_loss_out`` and its neighbours). The first number is the passes.
+LOSSES: dict[str, int] = {
+    "mse_loss": 1,
+    "smooth_l1_loss": 1,
+    "huber_loss": 1,
+    "binary_cross_entropy": 1,
+    "binary_cross_entropy_with_logits": 4,  # log-sigmoid, the complement, and two products in place (Loss.cpp)
 }
 
 # aten/src/ATen/native/cuda/Shape.cu: CatArrayBatchedCopy takes this many inputs a launch.

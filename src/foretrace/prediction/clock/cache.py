@@ -20,34 +20,45 @@ _PASSES = 8
 
 def missing_shares(work: Sequence[Work], capacity: float) -> list[float]:
     """For each item, the share of the bytes it reads that has to come from memory, 0..1, in a step that repeats."""
-    held: dict[int, float] = {}
+    cache = _Cache(capacity)
     shares: list[float] = []
     for _ in range(_PASSES):
-        shares = [_run(item, held, capacity) for item in work]
+        shares = [_run(item, cache) for item in work]
     return shares
 
 
-def _run(item: Work, held: dict[int, float], capacity: float) -> float:
+class _Cache:
+    """Bytes held of each storage. What came in since is kept as one running number, so that no entry is visited."""
+
+    def __init__(self, capacity: float) -> None:
+        self._capacity = capacity
+        self._held: dict[int, tuple[float, float]] = {}  # bytes, and the number at which they were right
+        self._passed = 0.0  # bytes that came in, in capacities
+
+    def holds(self, storage: int) -> float:
+        """Bytes of a storage that are left."""
+        size, then = self._held.get(storage, (0.0, 0.0))
+        return size * exp(then - self._passed) if size else 0.0
+
+    def bring(self, access: Access, incoming: float) -> None:
+        """``incoming`` bytes of an access come in."""
+        if incoming <= 0:
+            return
+        share = incoming / self._capacity
+        self._passed += share
+        # A stream longer than the cache pushes out its own beginning as well.
+        stayed = self._capacity * (1 - exp(-share))
+        size = min(self.holds(access.storage) + stayed, float(access.bytes), self._capacity)
+        self._held[access.storage] = size, self._passed
+
+
+def _run(item: Work, cache: _Cache) -> float:
     wanted = missed = 0.0
     for access in item.reads:
-        found = min(held.get(access.storage, 0.0), float(access.bytes))
+        found = min(cache.holds(access.storage), float(access.bytes))
         wanted += access.bytes
         missed += access.bytes - found
-        _bring(access, access.bytes - found, held, capacity)
+        cache.bring(access, access.bytes - found)
     for access in item.writes:
-        found = min(held.get(access.storage, 0.0), float(access.bytes))
-        _bring(access, access.bytes - found, held, capacity)
+        cache.bring(access, access.bytes - min(cache.holds(access.storage), float(access.bytes)))
     return missed / wanted if wanted else 0.0
-
-
-def _bring(access: Access, incoming: float, held: dict[int, float], capacity: float) -> None:
-    if incoming <= 0:
-        return
-    left = exp(-incoming / capacity)
-    for storage in list(held):
-        held[storage] *= left
-        if held[storage] < 1.0:
-            del held[storage]
-    # A stream longer than the cache pushes out its own beginning as well.
-    stayed = capacity * (1 - left)
-    held[access.storage] = min(held.get(access.storage, 0.0) + stayed, float(access.bytes), capacity)

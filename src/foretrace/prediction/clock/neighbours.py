@@ -13,14 +13,14 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Correction", "Measured"]
+__all__ = ["COUNT", "SOFTENING", "Correction", "Measured"]
 
 Floats = NDArray[np.float64]
 
 # Chosen by leaving points of the calibration out, one at a time (benchmarks/predictor/README.md).
-_COUNT = 7
-_SOFTENING = 0.02  # squared distance within which neighbours weigh the same
-# Beyond this distance (a factor of four in one size) nothing measured is near.
+COUNT = 7
+SOFTENING = 0.02  # squared distance within which neighbours weigh the same
+# Beyond this distance nothing measured is near: a factor of four in one size, of 2.6 where it changes the tiles too.
 _FAR = 2.0
 
 
@@ -32,7 +32,6 @@ class Correction:
     warm: float  # the same with operands in the cache
     spread: float  # standard deviation of the neighbours around it
     pattern: int  # the rows that most of them launched, by weight
-    nearest: int  # the nearest measured call of that pattern
     extra: float  # share of the time that rows after the main kernel take, among neighbours of that pattern
     distance: float
 
@@ -55,10 +54,10 @@ class Measured:
     def near(self, point: Floats) -> Correction:
         """The correction for one point, shape ``(axes,)``."""
         squared = ((self.features - point) ** 2).sum(axis=1)
-        count = min(_COUNT, len(squared))
+        count = min(COUNT, len(squared))
         nearest = np.argpartition(squared, count - 1)[:count]
         nearest = nearest[np.argsort(squared[nearest], kind="stable")]
-        weight = 1 / (squared[nearest] + _SOFTENING)
+        weight = 1 / (squared[nearest] + SOFTENING)
         weight /= weight.sum()
         cold, warm = float(weight @ self.cold[nearest]), float(weight @ self.warm[nearest])
         deviation = (self.warm[nearest] - warm) ** 2 + (self.cold[nearest] - cold) ** 2
@@ -73,7 +72,6 @@ class Measured:
             warm=warm,
             spread=sqrt(float(weight @ deviation) / 2),
             pattern=chosen,
-            nearest=int(nearest[alike][0]),
             extra=extra,
             distance=sqrt(float(squared[nearest[0]])),
         )

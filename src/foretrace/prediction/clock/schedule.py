@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from math import exp
 
-from foretrace.knowledge.calibration.stand_ins import ATTENTION_CAUSAL, generated_as, measured_as
+from foretrace.knowledge.calibration.margins import MEASURED, MEMSET, MODEL_ONLY, REDUCTION, STAND_IN
+from foretrace.knowledge.calibration.stand_ins import ATTENTION_CAUSAL, attention_as, generated_as, measured_as
 from foretrace.knowledge.dispatching import LAUNCH_US, row_us
 from foretrace.knowledge.dtypes import itemsize
 from foretrace.knowledge.gpus.datasheet import Gpu
@@ -13,13 +14,15 @@ from foretrace.prediction.clock.cache import missing_shares
 from foretrace.prediction.clock.library import product_rows
 from foretrace.prediction.clock.machine import Machine
 from foretrace.prediction.clock.memory import memory_us
-from foretrace.prediction.clock.points import attention_point, memory_point
+from foretrace.prediction.clock.points import attention_point
 from foretrace.prediction.clock.products import attention_us
 from foretrace.prediction.plan import Planned
 from foretrace.prediction.work import Operator, Program, Work
 
 __all__ = ["host_us", "launch_us", "machine", "schedule"]
 
+# An operand that brings in less than this share of what is written is expanded, not read.
+_EXPANDED = 0.25
 _MACHINES: dict[str, Machine] = {}
 
 
@@ -31,33 +34,15 @@ def machine(gpu: Gpu) -> Machine:
     return found
 
 
-# Half-widths of the interval that eight of ten calls stay in, as logarithms: from the calibration's own programs.
-_MEASURED = 0.08
-_STAND_IN = 0.15
-_OTHER_GPU = 0.25
-# An operand that brings in less than this share of what is written is expanded, not read.
-_EXPANDED = 0.25
-
-
 def schedule(program: Program, gpu: Gpu) -> list[list[Planned]]:
     """The rows of each item of ``program.work()``, in its order, in a step that repeats itself.
 
     Raises ``KeyError`` where the datasheet has no rate for the element type of a product.
     """
     clock = machine(gpu)
-    items = list(_items(program))
+    items = program.items()
     missing = missing_shares([work for _, work in items], clock.cache_bytes)
     return [_rows(operator, work, share, clock) for (operator, work), share in zip(items, missing, strict=True)]
-
-
-def _items(program: Program) -> list[tuple[Operator, Work]]:
-    found: list[tuple[Operator, Work]] = []
-    pending = list(reversed(program.roots))
-    while pending:
-        node = pending.pop()
-        found.extend((node, work) for work in node.work)
-        pending.extend(reversed(node.children))
-    return found
 
 
 def _rows(operator: Operator, work: Work, missing: float, clock: Machine) -> list[Planned]:
@@ -65,7 +50,7 @@ def _rows(operator: Operator, work: Work, missing: float, clock: Machine) -> lis
         return product_rows(work, missing, clock)
     moved = sum(access.bytes for access in (*work.reads, *work.writes))
     if work.kind in ("attention", "convolution") and work.flops:
-        us, width, basis = _arithmetic_us(operator, work, moved, clock)
+        us, width, basis = _arithmetic_us(operator, work, moved, missing, clock)
     else:
         us, width, basis = _memory_bound_us(operator, work, moved, missing, clock)
     row = "memset" if work.kind == "memset" else "memcpy" if work.kind == "memcpy" else "kernel"
@@ -89,22 +74,36 @@ def _memory_bound_us(
 ) -> tuple[float, float, str]:
     """µs, half-width of the interval, and what both rest on."""
     name = _stand_in(operator, work)
-    if work.kind == "reduction" and not work.generated:
+    walked = moved
+    passes = _passes(work)
+    if passes:
         # An expanded operand is walked in full, though little of it is there: a gradient of ones, summed.
-        moved = max(moved, work.elements * (itemsize(work.dtype) or 1))
-    cold, warm = (memory_us(clock.memory, moved, warm=is_warm) for is_warm in (False, True))
-    group = clock.group(name)
-    width, basis = _STAND_IN, "a latency and the memory bandwidth"
-    if group is not None:
-        reduced = 1 if work.generated else work.reduced
-        near = group.near(memory_point(moved, reduced, strided=not work.vectorised and reduced > 1))
-        cold, warm = cold * exp(near.cold), warm * exp(near.warm)
+        walked = max(moved, passes * work.elements * (itemsize(work.dtype) or 1))
+        missing *= moved / walked if walked else 1.0
+    reduced = 1 if work.generated else work.reduced
+    cold, warm = clock.memory_bound_us(name, walked, reduced=reduced, strided=not work.vectorised and reduced > 1)
+    basis = "a latency and the memory bandwidth"
+    if clock.group(name) is not None:
         basis = f"bandwidth, corrected by measured calls of the {clock.calibration.gpu}"
-        if work.op.removeprefix("aten::") in name and not work.generated:
-            width = _MEASURED
-    if not clock.calibration.exact:
-        width, basis = _OTHER_GPU, f"{basis}, scaled by the datasheets"
-    return warm + missing * (cold - warm), width, basis
+    return warm + missing * (cold - warm), clock.half_width(_margin(work, name)), clock.basis(basis)
+
+
+def _passes(work: Work) -> int:
+    """Times that a kernel walks its elements whatever is there of its operands: reads, and writes where it has any."""
+    if work.generated:
+        return 0
+    if work.kind == "reduction":
+        return 1
+    return 2 if work.kind == "elementwise" and not work.vectorised and work.reads else 0
+
+
+def _margin(work: Work, name: str) -> float:
+    """The half-width for a memory-bound kernel on the GPU that was measured; ``name``: what its time was taken from."""
+    if work.kind == "reduction":
+        return REDUCTION
+    if work.kind == "memset":
+        return MEMSET
+    return MEASURED if not work.generated and name.startswith(f"{work.op} ") else STAND_IN
 
 
 def _stand_in(operator: Operator, work: Work) -> str:
@@ -119,29 +118,30 @@ def _stand_in(operator: Operator, work: Work) -> str:
         reads=len(work.reads),
         expanded=read < _EXPANDED * written,
         strided=not work.vectorised,
+        crossed=work.crossed,
+        source=next((item.dtype for item in operator.inputs if item is not None and item.dtype != work.dtype), None),
         tanh=any("tanh" in argument for argument in operator.concrete),
     )
 
 
-def _arithmetic_us(operator: Operator, work: Work, moved: int, clock: Machine) -> tuple[float, float, str]:
-    """Attention and convolutions: the model of a product of as many FLOPs, corrected by measured attention."""
+def _arithmetic_us(
+    operator: Operator, work: Work, moved: int, missing: float, clock: Machine
+) -> tuple[float, float, str]:
+    """Attention and convolutions: the model of a product of as many FLOPs, corrected by measured attention.
+
+    One that does little with what it reads (a depthwise convolution) takes as long as its bytes.
+    """
     assert work.flops is not None
-    rates = clock.product_rates(work.dtype)
-    us = attention_us(rates, work.flops)
-    backward = "backward" in work.op
-    element = "fp32" if work.dtype == "fp32" else "bf16"
-    group = clock.group(f"attention {'backward ' if backward else ''}{element}") if work.kind == "attention" else None
+    cold, warm = (memory_us(clock.memory, moved, warm=is_warm) for is_warm in (False, True))
+    us = max(attention_us(clock.product_rates(work.dtype), work.flops), warm + missing * (cold - warm))
+    group = clock.group(attention_as(work.op, work.dtype)) if work.kind == "attention" else None
     if group is None:
-        return us, _OTHER_GPU, "the sustained rate of matrix products"
+        return us, clock.half_width(MODEL_ONLY), clock.basis("the sustained rate of matrix products")
     place = ATTENTION_CAUSAL.get(work.op)
     causal = place is not None and operator.concrete[place : place + 1] == ("True",)
     near = group.near(attention_point(work.flops, moved, causal=causal))
-    width = _STAND_IN if clock.calibration.exact else _OTHER_GPU
-    return (
-        us * exp(near.warm),
-        width,
-        f"the sustained rate, corrected by measured attention of the {clock.calibration.gpu}",
-    )
+    basis = f"the sustained rate, corrected by measured attention of the {clock.calibration.gpu}"
+    return us * exp(near.warm), clock.half_width(STAND_IN), clock.basis(basis)
 
 
 def _name(work: Work, row: str) -> str:

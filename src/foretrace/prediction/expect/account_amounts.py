@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from foretrace.analysis.words import megabytes, microseconds
 from foretrace.model.expectations import Account
 from foretrace.model.report import Kernel, Transfer
+from foretrace.model.words import bytes_of, share_of, time
 from foretrace.prediction.expect import words
+from foretrace.prediction.expect.account_kernels import fused_away
 from foretrace.prediction.expect.accounts import Case
 from foretrace.prediction.expect.observe import observe
 
@@ -31,7 +32,7 @@ def kernel_time(case: Case) -> Iterator[Account]:
     for name, members in shown:
         us = sum(kernel.duration_us for kernel in members)
         times = f"{len(members)} × " if len(members) > 1 else ""
-        parts.append(f"{times}{name} {microseconds(us)} ({us / total:.0%})" if total else name)
+        parts.append(f"{times}{name} {time(us)} ({share_of(us / total)})" if total else name)
     if parts:
         yield case.account(
             "time_of_kernels", ", ".join(parts), work=[max(m, key=lambda k: k.duration_us) for _, m in shown]
@@ -48,7 +49,7 @@ def host_time(case: Case) -> Iterator[Account]:
         yield account
     if not case.view.scope.inner and case.clause.quantity in ("wall_us", "period_us", "gpu_idle_us") and step.idle:
         parts = [
-            f"{_cause(cause.cause)}{f' ({cause.detail})' if cause.detail else ''} {microseconds(cause.us)}"
+            f"{_cause(cause.cause)}{f' ({cause.detail})' if cause.detail else ''} {time(cause.us)}"
             for cause in step.idle[:_SHOWN]
         ]
         yield case.account("idle_causes", f"the GPU was idle: {', '.join(parts)}")
@@ -59,12 +60,12 @@ def host_time(case: Case) -> Iterator[Account]:
         for row in rows:
             by_name.setdefault(trace.name(row), []).append(row)
         ranked = sorted(by_name.items(), key=lambda item: -int(trace.duration[item[1]].sum()))[:_SHOWN]
-        parts = [f"{name} {microseconds(int(trace.duration[found].sum()) / 1000)}" for name, found in ranked]
+        parts = [f"{name} {time(int(trace.duration[found].sum()) / 1000)}" for name, found in ranked]
         yield case.account("time_of_host", ", ".join(parts), rows=[found[0] for _, found in ranked])
     elif case.clause.quantity in ("wall_us", "period_us") and not case.view.scope.inner:
         busy = observe(subject, case.view, "gpu_busy_us")
         if busy.value:
-            yield case.account("time_of_kernels", f"the GPU works {microseconds(busy.value)} of it", why="")
+            yield case.account("time_of_kernels", f"the GPU works {time(busy.value)} of it", why="")
 
 
 def work(case: Case) -> Iterator[Account]:
@@ -92,8 +93,8 @@ def peak(case: Case) -> Iterator[Account]:
         return
     trace, row = context.trace, rows[0]
     size = trace.args(row).get("Bytes")
-    at = f" for {megabytes(size)}" if isinstance(size, int) and size > 0 else ""
-    yield case.account("peak", f"a request{at} at {microseconds(trace.start_us(row))}", rows=rows)
+    at = f" for {bytes_of(size)}" if isinstance(size, int) and size > 0 else ""
+    yield case.account("peak", f"a request{at} at {time(trace.start_us(row))}", rows=rows)
 
 
 def bound(case: Case) -> Iterator[Account]:
@@ -106,6 +107,9 @@ def bound(case: Case) -> Iterator[Account]:
 def order(case: Case) -> Iterator[Account]:
     """The place at which the order differs."""
     yield from _noted(case, "order_differs")
+    wanted = case.clause.words.count("elementwise")
+    if "fused" not in case.clause.words and wanted > sum(k.kind == "elementwise" for k in case.view.kernels):
+        yield from fused_away(case)
 
 
 def same(case: Case) -> Iterator[Account]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from foretrace.knowledge.kernels import KINDS
 from foretrace.model.expectations import Account
@@ -12,7 +12,7 @@ from foretrace.prediction.expect.accounts import Case
 from foretrace.prediction.expect.relations import fits
 from foretrace.prediction.expect.roles import ROLE_ORDER, aten_path, chain, reason_of, role
 
-__all__ = ["counts", "patterns"]
+__all__ = ["counts", "fused_away", "patterns"]
 
 _SHOWN = 4
 _PASSES = frozenset({"backward", "optimizer", "gradient_sum", "communication"})
@@ -136,18 +136,16 @@ def _plain(case: Case, kernels: list[Kernel]) -> Iterator[Account]:
 def _fewer(case: Case) -> Iterator[Account]:
     name = case.clause.quantity
     kernels = case.view.kernels
-    fused = [kernel for kernel in kernels if kernel.kind == "fused" and len(_parts(kernel)) > 1]
+    fused = _fused(kernels)
     epilogues = [kernel for kernel in kernels if kernel.kind == "gemm" and kernel.decoded.get("epilogue")]
     attention = [kernel for kernel in kernels if kernel.kind == "attention"]
     explained, left = False, -case.difference
     if name in ("kernels", "elementwise", "reduction", "normalization", "softmax") and fused:
         explained = True
         for kernel in fused[:_SHOWN]:
-            parts = _parts(kernel)
-            lost = len(parts) - (1 if name == "kernels" else 0)
-            text = f"{kernel.short_name} does {' and '.join(parts)} in one kernel"
+            lost = len(_parts(kernel)) - (1 if name == "kernels" else 0)
             left -= lost
-            yield case.account("fused", text, work=[kernel], count=-lost)
+            yield case.account("fused", _does(kernel), work=[kernel], count=-lost)
     if name in ("kernels", "elementwise", "fused") and epilogues:
         explained = True
         done = list(dict.fromkeys(str(word) for kernel in epilogues for word in kernel.decoded["epilogue"]))
@@ -168,6 +166,21 @@ def _fewer(case: Case) -> Iterator[Account]:
             yield case.account("nothing_to_fuse", text, work=pointwise)
     if not explained or (name == "kernels" and left > 0):
         yield _composition(case)
+
+
+def fused_away(case: Case) -> Iterator[Account]:
+    """The fused kernels that do what an order looks for in pointwise kernels of their own."""
+    for kernel in _fused(case.view.kernels)[:_SHOWN]:
+        yield case.account("fused", _does(kernel), work=[kernel])
+
+
+def _fused(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """The kernels that do the work of several operators, by their names."""
+    return [kernel for kernel in kernels if kernel.kind == "fused" and len(_parts(kernel)) > 1]
+
+
+def _does(kernel: Kernel) -> str:
+    return f"{kernel.short_name} does {' and '.join(_parts(kernel))} in one kernel"
 
 
 def _parts(kernel: Kernel) -> list[str]:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from foretrace.analysis.words import megabytes
-from foretrace.knowledge.copying import is_scalar_read, on_purpose
+from foretrace.knowledge.copying import SEEDED, is_scalar_read, on_purpose
 from foretrace.knowledge.results import is_fill
 from foretrace.model.expectations import Account
 from foretrace.model.report import Transfer
+from foretrace.model.words import bytes_of
 from foretrace.prediction.expect.accounts import Case
 from foretrace.prediction.expect.roles import reason_of
 from foretrace.prediction.expect.subject import Subject
 
 __all__ = ["memcpy_role", "memcpys", "memset_role", "memsets", "told"]
-
-# Products that add to an addend (torch.addmm and its kin): a copy inside one puts the addend in place.
-_ADDING = frozenset({"aten::addmm", "aten::_addmm_activation", "aten::baddbmm", "aten::addbmm", "aten::addmv"})
 
 
 def memcpys(case: Case) -> Iterator[Account]:
@@ -46,7 +43,7 @@ def memcpy_role(subject: Subject, transfer: Transfer) -> str:
     op = transfer.op or ""
     if transfer.direction is not None and transfer.direction not in ("DtoD", "PtoP"):
         return "scalar_read" if is_scalar_read(op) else "host_copy"
-    if op in _ADDING:
+    if op in SEEDED:
         return "seeded_output"
     if any(kernel.graph for kernel in subject.kernels_by_step.get(transfer.step, [])):
         return "graph_input"
@@ -78,7 +75,7 @@ def told(transfers: list[Transfer]) -> str:
     way = f" {first.direction}" if first.direction else ""
     sizes = {transfer.bytes for transfer in transfers}
     known = next(iter(sizes)) if len(sizes) == 1 else None
-    size = f" of {megabytes(known)}" if known is not None else ""
+    size = f" of {bytes_of(known)}" if known is not None else ""
     where = f" by {first.op}" if first.op else " replayed by a CUDA graph" if first.graph else " outside any operator"
     return f"{len(transfers)} {first.kind}{many}{way}{size}{where}"
 

@@ -36,7 +36,9 @@ QUESTIONS = (
     Question("occupancy_query_before", "Does the CPU ask for the occupancy before each matrix product?", "y or n"),
     Question("synchronizations", "How often does the CPU wait for the GPU?", _NUMBER),
     Question("bound", "What sets the pace?", "compute, memory, overhead or mixed"),
-    Question("gpu_busy_us", "How long does the GPU work a step?", f"as in 1.5 ms; within {GUESS_TOLERANCE:.0%} counts"),
+    Question(
+        "gpu_busy_us", "How long does the GPU work a step?", f"as in 1.5 ms; within {100 * GUESS_TOLERANCE:g} % counts"
+    ),
 )
 _YES, _NO = frozenset({"y", "yes", "true"}), frozenset({"n", "no", "false"})
 _TRIES = 3

@@ -18,7 +18,13 @@ from foretrace.prediction.expect.quantities import FIELDS, QUANTITIES, SCOPES, f
 from foretrace.prediction.expect.sense import problems
 from foretrace.prediction.expect.values import range_text, range_value
 
-__all__ = ["clause_text", "clauses_of", "expect", "parse_line", "pattern_of", "pattern_text", "scope_text"]
+__all__ = [
+    "clause_text",
+    "clauses_of",
+    "expect",
+    "parse_line",
+    "pattern_of",
+]
 
 _LONGEST_LINE = 2_000
 _BOUNDS = tuple(bound for bound in get_args(Bound) if bound != "unknown")
@@ -171,10 +177,10 @@ def pattern_of(pattern: Mapping[str, Any], scope: Scope = EVERYWHERE, count: obj
 
 def clause_text(clause: Clause) -> str:
     """The clause as one line that ``parse_line`` reads."""
-    scope = scope_text(clause.scope)
+    scope = _scope_text(clause.scope)
     subject = clause.quantity
     if clause.pattern:
-        subject = f"kernel[{pattern_text(clause.pattern)}]"
+        subject = f"kernel[{_pattern_text(clause.pattern)}]"
     if clause.range is not None:
         said = range_text(clause.range)
         value = said if said[0] in "<>" else f"== {said}"
@@ -183,13 +189,13 @@ def clause_text(clause: Clause) -> str:
     return f"{scope}: {subject} {value}" if scope else f"{subject} {value}"
 
 
-def scope_text(scope: Scope) -> str:
+def _scope_text(scope: Scope) -> str:
     """``step #3, region mlp_fwd``; empty for every step."""
     parts = [(kind, getattr(scope, kind)) for kind in SCOPES]
     return ", ".join(f"{kind} {_quoted(name)}" for kind, name in parts if name is not None)
 
 
-def pattern_text(pattern: tuple[tuple[str, str], ...]) -> str:
+def _pattern_text(pattern: tuple[tuple[str, str], ...]) -> str:
     """``layout=TN, tile=256x128``."""
     return ", ".join(f"{field}={_quoted(value)}" for field, value in pattern)
 

@@ -10,8 +10,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from foretrace.analysis.verdict import _nature as nature_of
-from foretrace.analysis.verdict import verdict
+from foretrace.analysis.verdict import bound_of_kernels, verdict
 from foretrace.knowledge.expectations import unknown_because
 from foretrace.knowledge.kineto import Call
 from foretrace.model.expectations import Clause, State
@@ -204,7 +203,8 @@ def _same(view: View, clause: Clause, other: Callable[[str], Subject]) -> Answer
     if not more and not fewer:
         return Answer("held", f"all {sum(here.values())} the same")
     said = f"{sum((here & wanted).values())} of its {sum(wanted.values())} kernels"
-    said += f" and {sum(more.values())} others" if more else ""
+    others = sum(more.values())
+    said += f" and {others} other{'' if others == 1 else 's'}" if more else ""
     short = {kernel.name: kernel.short_name for kernel in (*view.kernels, *there.report.kernels)}
     notes = [f"only in {path}: {_counted(fewer, short)}"] if fewer else []
     notes += [f"only here: {_counted(more, short)}"] if more else []
@@ -235,7 +235,7 @@ def bound_of_trace(subject: Subject, words: Sequence[str]) -> Answer:
 def _bound(subject: Subject, view: View, words: Sequence[str]) -> Answer:
     if view.scope.inner:
         # Who sets the pace is a matter of whole steps; a part of one has its kernels' nature.
-        nature, said = nature_of(view.kernels)
+        nature, said = bound_of_kernels(view.kernels)
         if nature == "unknown":
             return Answer("unknown", None, said)
         return Answer("held" if nature in words else "broken", nature, notes=(said,))
@@ -251,7 +251,7 @@ def _bound(subject: Subject, view: View, words: Sequence[str]) -> Answer:
 def _bounded(kernels: list[Kernel], bound: str, because: list[str], words: Sequence[str]) -> Answer:
     if bound != "unknown":
         return Answer("held" if bound in words else "broken", bound, notes=tuple(because))
-    nature, said = nature_of(kernels)
+    nature, said = bound_of_kernels(kernels)
     if nature != "unknown" and not {nature, "overhead", "mixed"} & set(words):
         # Whoever sets the pace, it can only be the CPU, the kernels' own limit, or a mix of the two.
         note = f"{said}: not {' or '.join(words)}-bound, whoever sets the pace"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foretrace.knowledge.copying import on_purpose
+from foretrace.knowledge.copying import FEEDS_GRAPH, on_purpose
 from foretrace.knowledge.dtypes import dtype
 from foretrace.knowledge.results import accumulates_gradient, is_fill
 from foretrace.model.report import Kernel, Transfer
@@ -24,7 +24,6 @@ ROLE_ORDER = (
     "optimizer",
     "backward",
 )
-_COPY_OPERATORS = frozenset({"aten::copy_", "aten::_foreach_copy_", "aten::cat"})
 _BIASED = frozenset({"aten::linear", "aten::_convolution"})
 
 
@@ -40,7 +39,7 @@ def role(subject: Subject, kernel: Kernel) -> str | None:
         return "bias_apart"
     if any(accumulates_gradient(name) for name in kernel.op_path):
         return "gradient_sum"
-    if op in _COPY_OPERATORS and kernel.kind == "copy":
+    if (op in FEEDS_GRAPH or op == "aten::cat") and kernel.kind == "copy":
         if any(other.graph for other in subject.kernels_by_step.get(kernel.step, [])):
             return "graph_input"
         if _is_cast(subject, kernel):

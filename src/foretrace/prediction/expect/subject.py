@@ -133,19 +133,7 @@ class Subject:
     @cached_property
     def launching(self) -> set[int]:
         """CPU rows with GPU work somewhere below them; empty without the trace."""
-        found: set[int] = set()
-        if self.context is None:
-            return found
-        trace = self.context.trace
-        parent = trace.forest.parent.tolist()
-        gpu = trace.gpu_rows
-        owners = np.concatenate([trace.links.op[gpu], trace.links.launch[gpu]])
-        for row in np.unique(owners[owners >= 0]).tolist():
-            current = row
-            while current >= 0 and current not in found:
-                found.add(current)
-                current = parent[current]
-        return found
+        return self.context.launching if self.context is not None else set()
 
     # ---- scopes ----
 

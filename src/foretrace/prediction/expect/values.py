@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from foretrace.errors import InputError
 from foretrace.model.expectations import Range
 
-__all__ = ["UNITS", "number_text", "parse_range", "range_text", "range_value"]
+__all__ = ["number_text", "parse_range", "range_text", "range_value"]
 
 # unit of a quantity → the units that may be written behind a number, and what one is
-UNITS: Mapping[str, Mapping[str, float]] = {
+_UNITS: Mapping[str, Mapping[str, float]] = {
     "count": {},
     "us": {"us": 1.0, "µs": 1.0, "μs": 1.0, "ns": 1e-3, "ms": 1e3, "s": 1e6},
     "bytes": {
@@ -150,7 +150,7 @@ def _value(match: re.Match[str], group: str, unit: str, default_unit: str = "") 
         raise InputError(f"a number of {len(number)} digits means nothing here")
     if not written:
         return _finite(float(number) if re.search(r"[.eE]", number) else int(number))
-    known = UNITS[unit]
+    known = _UNITS[unit]
     if written not in known:
         allowed = ", ".join(known) if known else "none, it is a plain number"
         raise InputError(f"{match[0]!r}: {written} is no unit of this quantity ({allowed})")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foretrace.analysis.words import megabytes, microseconds
 from foretrace.model.expectations import Clause
+from foretrace.model.words import bytes_of, flop, number, share_of, time
 from foretrace.prediction.expect.quantities import find
 from foretrace.prediction.expect.values import number_text
 
@@ -14,24 +14,28 @@ __all__ = ["amount", "expected", "observed"]
 _SHOWN = 4
 
 
-def amount(value: float, unit: str) -> str:
-    """A number with its unit: ``236 µs``, ``5``, ``38.65 GFLOP``, ``53.2 %``."""
+# unit → what stands behind a number of all its digits, and what it is multiplied with
+_EXACT = {"us": (" µs", 1), "bytes": (" B", 1), "flop": (" FLOP", 1), "share": (" %", 100)}
+
+
+def amount(value: float, unit: str, *, exact: bool = False) -> str:
+    """A number with its unit: ``236 µs``, ``5``, ``38.65 GFLOP``, ``53.2 %``; ``exact``: with all its digits."""
+    if exact:
+        sign, factor = _EXACT.get(unit, ("", 1))
+        return f"{value * factor:.12g}{sign}"
     if unit == "us":
-        return microseconds(value)
+        return time(value)
     if unit == "bytes":
-        return megabytes(value)
+        return bytes_of(value)
     if unit == "flop":
-        for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
-            if value >= factor:
-                return f"{value / factor:.4g} {prefix}FLOP"
-        return f"{number_text(value)} FLOP"
+        return flop(value)
     if unit == "share":
-        return f"{100 * value:.3g} %"
-    return number_text(value) if unit == "count" else f"{value:.4g}"
+        return share_of(value)
+    return number_text(value) if unit == "count" else number(value)
 
 
-def expected(clause: Clause) -> str:
-    """What a clause asks for, in words."""
+def expected(clause: Clause, *, exact: bool = False) -> str:
+    """What a clause asks for, in words; ``exact``: with all digits of its numbers."""
     if clause.range is None:
         if clause.quantity == "bound":
             return " or ".join(clause.words)
@@ -45,29 +49,31 @@ def expected(clause: Clause) -> str:
     unit = quantity.unit if quantity is not None else "count"
     wanted = clause.range
     if wanted.exact is not None:
-        return amount(wanted.exact, unit)
-    if wanted.low is not None and wanted.high is not None:
-        return f"{amount(wanted.low, unit)} to {amount(wanted.high, unit)}"
-    if wanted.low is not None:
-        return f"{'more than' if wanted.low_open else 'at least'} {amount(wanted.low, unit)}"
-    assert wanted.high is not None
-    return f"{'less than' if wanted.high_open else 'at most'} {amount(wanted.high, unit)}"
+        return amount(wanted.exact, unit, exact=exact)
+    low, high = (None if end is None else amount(end, unit, exact=exact) for end in (wanted.low, wanted.high))
+    if low is not None and high is not None:
+        return f"{low} to {high}"
+    if low is not None:
+        return f"{'more than' if wanted.low_open else 'at least'} {low}"
+    return f"{'less than' if wanted.high_open else 'at most'} {high}"
 
 
-def observed(clause: Clause, values: Sequence[tuple[str, float | str | None]]) -> str | None:
+def observed(clause: Clause, values: Sequence[tuple[str, float | str | None]], *, exact: bool = False) -> str | None:
     """What the steps came to, in words: one value where they agree, else each with its step, or their span."""
     quantity = find(clause.quantity)
     unit = quantity.unit if quantity is not None else "count"
     known = [(label, value) for label, value in values if value is not None]
     if not known:
         return None
-    said = [(label, amount(value, unit) if isinstance(value, int | float) else value) for label, value in known]
+    said = [
+        (label, amount(value, unit, exact=exact) if isinstance(value, int | float) else value) for label, value in known
+    ]
     distinct = list(dict.fromkeys(text for _, text in said))
     if len(distinct) == 1:
         return distinct[0]
     numbers = [value for _, value in known if isinstance(value, int | float)]
     if len(numbers) == len(known) and (unit != "count" or len(known) > _SHOWN):
-        return f"{amount(min(numbers), unit)} to {amount(max(numbers), unit)}"
+        return f"{amount(min(numbers), unit, exact=exact)} to {amount(max(numbers), unit, exact=exact)}"
     shown = [f"{text} in {_short(label)}" for label, text in said[:_SHOWN]]
     return ", ".join(shown) + (", …" if len(said) > _SHOWN else "")
 

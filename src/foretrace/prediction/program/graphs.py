@@ -9,6 +9,7 @@ import torch
 
 from foretrace.errors import InputError
 from foretrace.knowledge.gpus import Gpu
+from foretrace.knowledge.kineto import FX_GRAPH_CALL
 from foretrace.prediction.program.fusion import Kernel, fuse
 from foretrace.prediction.program.fx_nodes import Node, read_graph
 from foretrace.prediction.program.generated import kernel_rows
@@ -130,5 +131,5 @@ class _Graph:
     ) -> list[Operator]:
         """One call: the compiled graph's row, and below it a row for each kernel it launches."""
         rows = kernel_rows(self.nodes, self.kernels, given, returned, fresh, unknown, self.phase)
-        name = f"## Call CompiledFxGraph predicted_{self.number} ##"
+        name = f"{FX_GRAPH_CALL} predicted_{self.number} ##"
         return [Operator(name, (), rows, phase=self.phase, annotation=True)]

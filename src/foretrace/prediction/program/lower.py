@@ -39,7 +39,8 @@ def lower(call: Call, context: Lowering) -> list[Work]:
         return []
     if call.view or is_metadata_only(call.op) or call.op == "aten::detach":
         return []
-    if not any(item.elements for item in (*operands, *results)):
+    written = [item for item in (*results, *call.written) if item.on_gpu]
+    if not any(item.elements for item in written or operands):
         return []
     base = call.base
     rule = _RULES.get(base)

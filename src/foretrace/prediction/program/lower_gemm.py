@@ -7,7 +7,8 @@ from dataclasses import replace
 from math import prod
 
 from foretrace.knowledge.costs import Cost, op_cost
-from foretrace.prediction.program.operands import Call, Operand, merged, touched
+from foretrace.prediction.program.lower_moves import crosses
+from foretrace.prediction.program.operands import Call, Operand, contiguous_strides, is_dense, merged, touched
 from foretrace.prediction.work import Access, Product, Tensor, Work
 
 __all__ = ["GEMMS", "lower_convolution", "lower_gemm"]
@@ -23,7 +24,11 @@ GEMMS: dict[str, tuple[int, int, int | None]] = {
     "dot": (0, 1, None),
     "vdot": (0, 1, None),
     "addmv": (1, 2, 0),
+    "_int_mm": (0, 1, None),
+    "_scaled_mm": (0, 1, None),
 }
+# Products whose factors have another element type than the result.
+_OF_FACTORS = frozenset({"_int_mm", "_scaled_mm"})
 
 
 def lower_gemm(call: Call, fresh: Callable[[], int]) -> list[Work]:
@@ -33,6 +38,10 @@ def lower_gemm(call: Call, fresh: Callable[[], int]) -> list[Work]:
     ``prepare_batch_matrix_for_cublas``, ``addmm_out_cuda_impl``).
     """
     first, second, third = GEMMS[call.base]
+    result = call.outputs[0] if call.outputs else call.written[0]
+    if not call.args[first].elements or not call.args[second].elements:  # nothing to multiply: the result is filled
+        fill = Work("elementwise", "aten::fill_", result.dtype, (), (result.access,), result.elements)
+        return [fill] if result.elements else []
     found: list[Work] = []
     factors = []
     for position in (first, second):
@@ -42,7 +51,6 @@ def lower_gemm(call: Call, fresh: Callable[[], int]) -> list[Work]:
             found.append(_copy(copied, factor))
             factor = copied
         factors.append(factor)
-    result = call.outputs[0] if call.outputs else call.written[0]
     added = call.args[third] if third is not None else None
     bias = accumulate = False
     if isinstance(added, Operand) and _scale(call) != 0:
@@ -75,7 +83,7 @@ def lower_gemm(call: Call, fresh: Callable[[], int]) -> list[Work]:
         Work(
             kind="gemm",
             op=call.op,
-            dtype=result.dtype if result.dtype != "fp32" else factors[0].dtype,
+            dtype=factors[0].dtype if call.base in _OF_FACTORS or result.dtype == "fp32" else result.dtype,
             reads=merged(iter(reads)),
             writes=(result.access,),
             elements=result.elements,
@@ -120,36 +128,19 @@ def _readable(item: Operand) -> bool:
         return True
     rows, columns = item.shape[-2:]
     down, along = item.strides[-2:]
-    if len(item.shape) == 2 and _is_dense(item):
+    if len(item.shape) == 2 and is_dense(item):
         return True
     by_rows = along == 1 and down >= max(1, columns)
     by_columns = down == 1 and along >= max(1, rows)
     return by_rows or by_columns
 
 
-def _is_dense(item: Operand) -> bool:
-    expected = 1
-    for stride, size in sorted(zip(item.strides, item.shape, strict=True)):
-        if size == 1:
-            continue
-        if stride != expected:
-            return False
-        expected *= size
-    return True
-
-
 def _contiguous(item: Operand, storage: int) -> Operand:
-    strides = []
-    step = 1
-    for size in reversed(item.shape):
-        strides.append(step)
-        step *= max(size, 1)
-    tensor = Tensor(item.shape, tuple(reversed(strides)), item.dtype, storage)
-    return replace(item, tensor=tensor)
+    return replace(item, tensor=Tensor(item.shape, contiguous_strides(item.shape), item.dtype, storage))
 
 
 def _copy(target: Operand, source: Operand) -> Work:
-    same = target.shape == source.shape and target.strides == source.strides and _is_dense(target)
+    same = target.shape == source.shape and target.strides == source.strides and is_dense(target)
     read = source.access
     return Work(
         kind="memcpy" if same else "copy",
@@ -159,4 +150,5 @@ def _copy(target: Operand, source: Operand) -> Work:
         writes=(Access(target.tensor.storage, target.access.bytes),),
         elements=prod(target.shape),
         vectorised=same,
+        crossed=crosses(source, target),
     )

@@ -8,13 +8,21 @@ from typing import Any
 
 from foretrace.knowledge.costs import op_cost
 from foretrace.knowledge.lowering.attention import AUXILIARY
-from foretrace.knowledge.lowering.eager import EMBEDDING_SORT_FROM, SORTED_EMBEDDING, layer_norm_kernels
+from foretrace.knowledge.lowering.eager import EMBEDDING_SORT_FROM, LOSSES, SORTED_EMBEDDING, layer_norm_kernels
 from foretrace.prediction.program.lower_gemm import lower_convolution
 from foretrace.prediction.program.lower_moves import Fresh, Rule, plain
 from foretrace.prediction.program.operands import Call, Operand, tensors_in, touched
 from foretrace.prediction.work import Access, Work
 
 __all__ = ["LAYERS"]
+
+
+def _softmax(call: Call, _: Fresh) -> list[Work]:
+    """One kernel; how long its rows are decides whether it keeps them on the chip between its passes."""
+    result = call.outputs[0]
+    dim = call.argument("dim", -1)
+    row = result.shape[dim] if result.shape and isinstance(dim, int) else 1
+    return [replace(plain(call, "softmax"), reduced=max(row, 1))]
 
 
 def _layer_norm(call: Call, _: Fresh) -> list[Work]:
@@ -95,23 +103,55 @@ def _loss_forward(call: Call, _: Fresh) -> list[Work]:
     return [replace(work, reduced=labels.elements)]
 
 
+def _pairwise_loss(call: Call, fresh: Fresh) -> list[Work]:
+    first = call.operands()[0]
+    passed = Access(fresh(), first.access.bytes)
+    is_reduced = call.outputs[0].shape != first.shape
+    main = replace(plain(call, "elementwise"), writes=(passed,) if is_reduced else touched(call.outputs))
+    found = [main] * LOSSES[call.base]
+    if is_reduced:
+        found.append(
+            replace(main, kind="reduction", reads=(passed,), writes=touched(call.outputs), reduced=first.elements)
+        )
+    return found
+
+
 def _attention(call: Call, fresh: Fresh) -> list[Work]:
     cost = _cost(call)
     main = replace(plain(call, "attention"), flops=cost.flops, note=cost.reason or cost.note)
     heads = [item.shape[1] for item in call.operands() if len(item.shape) == 4]
     grouped = f"{call.base}+grouped" if len(set(heads)) > 1 else call.base
     recipe = AUXILIARY.get(grouped) or AUXILIARY[call.base]
-    side = replace(main, flops=None, reads=main.reads[:1], writes=main.writes[:1])
     counter = Access(fresh(), 4)
     found = []
     for item in recipe:
         if item == "*":
             found.append(main)
         elif item == "memset":
-            found.append(replace(side, kind="memset", reads=(), writes=(counter,), elements=1))
+            found.append(replace(main, flops=None, kind="memset", reads=(), writes=(counter,), elements=1))
         else:
-            found.append(side)
+            found.append(_beside(call, main, recipe, len(found), fresh))
     return found
+
+
+def _beside(call: Call, main: Work, recipe: tuple[str, ...], position: int, fresh: Fresh) -> Work:
+    """A kernel beside the main one of a backward pass, by its place.
+
+    Before it, gradient and result become one number a row. After it, the gradient of the queries leaves its fp32 sums;
+    with grouped heads, those of keys and values are added over a group.
+    """
+    gradient, query, key = call.operands()[:3]
+    whole, part = query.access.bytes, key.access.bytes
+    after = position - recipe.index("*")
+    reads: tuple[Access, ...]
+    if after < 0:
+        rows = gradient.elements // max(gradient.shape[-1], 1)
+        reads, writes = (gradient.access, Access(fresh(), whole)), (Access(fresh(), rows * 4),)
+    elif after == 1:
+        reads, writes = (Access(fresh(), query.elements * 4),), (Access(fresh(), whole),)
+    else:
+        reads, writes = (Access(fresh(), whole),), (Access(fresh(), part),)
+    return replace(main, flops=None, note=None, reads=reads, writes=writes, vectorised=True)
 
 
 def _convolution(call: Call, _: Fresh) -> list[Work]:
@@ -134,7 +174,9 @@ def _written(value: Any) -> str:
     return str(list(value)) if isinstance(value, tuple) else "" if value is None else str(value)
 
 
+_SOFTMAX = "_softmax _log_softmax _safe_softmax _softmax_backward_data _log_softmax_backward_data"
 LAYERS: Mapping[str, Rule] = {
+    **dict.fromkeys(_SOFTMAX.split(), _softmax),
     **dict.fromkeys(("native_layer_norm", "_fused_rms_norm"), _layer_norm),
     **dict.fromkeys(("native_layer_norm_backward", "_fused_rms_norm_backward"), _norm_backward),
     "embedding": _embedding,
@@ -142,5 +184,6 @@ LAYERS: Mapping[str, Rule] = {
     **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), _loss_forward),
     **dict.fromkeys(("nll_loss_backward", "nll_loss2d_backward"), _loss_backward),
     **dict.fromkeys((name.partition("+")[0] for name in AUXILIARY), _attention),
+    **dict.fromkeys(LOSSES, _pairwise_loss),
     **dict.fromkeys(("convolution", "convolution_backward", "cudnn_convolution"), _convolution),
 }

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from foretrace.knowledge.lowering.eager import CAT_BATCH
-from foretrace.prediction.program.operands import Call, Operand, tensors_in, touched
+from foretrace.prediction.program.operands import Call, Operand, is_dense, tensors_in, touched
 from foretrace.prediction.work import Access, Work
 
-__all__ = ["MOVES", "Fresh", "Rule", "copy_work", "plain", "transfer"]
+__all__ = ["MOVES", "Fresh", "Rule", "copy_work", "crosses", "plain", "transfer"]
 
 # A number for storage that only the library sees.
 Fresh = Callable[[], int]
@@ -35,6 +35,7 @@ def plain(call: Call, kind: str, *, note: str | None = None) -> Work:
         elements=max(item.elements for item in (*results, *call.operands())),
         vectorised=_vectorised(call, main),
         note=note,
+        crossed=any(crosses(item, main) for item in (*call.operands(), *results)),
     )
 
 
@@ -54,22 +55,21 @@ def _vectorised(call: Call, main: Operand) -> bool:
         item.elements <= 1 or (item.shape == main.shape and _order(item) == _order(main))
         for item in (*call.operands(), *call.outputs)
         if not (item.elements <= 1 < main.elements and not item.shape)
-    ) and _dense(main)
+    ) and is_dense(main)
+
+
+def crosses(item: Operand, main: Operand) -> bool:
+    """Whether a tensor of the same shape strides through memory along the dimension where ``main`` is contiguous."""
+    if item.shape != main.shape or 1 not in _order(item):
+        return False
+    along = [
+        stride for size, stride, own in zip(main.shape, item.strides, main.strides, strict=True) if size > 1 == own
+    ]
+    return bool(along) and along[-1] > 1
 
 
 def _order(item: Operand) -> tuple[int, ...]:
     return tuple(stride for size, stride in zip(item.shape, item.strides, strict=True) if size > 1)
-
-
-def _dense(item: Operand) -> bool:
-    expected = 1
-    for size, stride in sorted(zip(item.shape, item.strides, strict=True), key=lambda pair: pair[1]):
-        if size == 1:
-            continue
-        if stride != expected:
-            return False
-        expected *= size
-    return True
 
 
 def transfer(call: Call) -> list[Work] | None:
@@ -88,7 +88,7 @@ def transfer(call: Call) -> list[Work] | None:
 
 def copy_work(op: str, target: Operand, source: Operand) -> Work:
     """A copy on the GPU: the copy engine's where both lie in memory alike, otherwise a kernel."""
-    same = target.dtype == source.dtype and _dense(target) and _order(target) == _order(source)
+    same = target.dtype == source.dtype and is_dense(target) and _order(target) == _order(source)
     same = same and target.shape == source.shape
     return Work(
         kind="memcpy" if same else "copy",
@@ -97,7 +97,8 @@ def copy_work(op: str, target: Operand, source: Operand) -> Work:
         reads=(source.access,),
         writes=(target.access,),
         elements=target.elements,
-        vectorised=_dense(target) and target.shape == source.shape and _order(target) == _order(source),
+        vectorised=is_dense(target) and target.shape == source.shape and _order(target) == _order(source),
+        crossed=crosses(source, target),
     )
 
 
@@ -146,6 +147,7 @@ def _cat(call: Call, _: Fresh) -> list[Work]:
             touched(parts[start : start + CAT_BATCH]),
             (Access(target.tensor.storage, sum(item.access.bytes for item in parts[start : start + CAT_BATCH])),),
             sum(item.elements for item in parts[start : start + CAT_BATCH]),
+            vectorised=all(is_dense(item) for item in parts[start : start + CAT_BATCH]),
         )
         for start in range(0, len(parts), CAT_BATCH)
     ]

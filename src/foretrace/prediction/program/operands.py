@@ -10,7 +10,17 @@ from typing import Any
 from foretrace.knowledge.dtypes import itemsize
 from foretrace.prediction.work import Access, Tensor
 
-__all__ = ["Call", "Operand", "elements", "held_bytes", "merged", "tensors_in", "touched"]
+__all__ = [
+    "Call",
+    "Operand",
+    "contiguous_strides",
+    "elements",
+    "held_bytes",
+    "is_dense",
+    "merged",
+    "tensors_in",
+    "touched",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +108,28 @@ def tensors_in(value: Any) -> Iterator[Operand]:
     elif isinstance(value, (tuple, list)):
         for item in value:
             yield from tensors_in(item)
+
+
+def is_dense(item: Operand) -> bool:
+    """Whether the elements fill their memory without gaps, in whatever order of the axes."""
+    expected = 1
+    for stride, size in sorted(zip(item.strides, item.shape, strict=True)):
+        if size == 1:
+            continue
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a tensor of this shape whose rows lie one behind the other."""
+    strides = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
 
 
 def elements(tensor: Tensor) -> int:

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from foretrace.knowledge.dtypes import dtype as element_type
 from foretrace.knowledge.gpus import Gpu
 from foretrace.knowledge.lowering.attention import AttentionCall, choose_attention
+from foretrace.prediction.program.autocast import as_autocast
 from foretrace.prediction.program.observe import RENAMED
 from foretrace.prediction.program.rms import fused_rms_norm
 
@@ -25,6 +26,11 @@ __all__ = ["IN_GRAPHS", "AsOnGpu", "attend", "torch_version"]
 
 # The first release whose CUDA build has a fused RMS norm behind `torch.rms_norm`.
 _FUSED_RMS_NORM = (2, 9)
+_RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
+_RECURRENT_NOTE = (
+    "on a GPU cuDNN runs recurrent layers with kernels that are not predicted; here they are taken operator by "
+    "operator, which is more kernels and more time"
+)
 
 
 def torch_version() -> tuple[int, int]:
@@ -72,6 +78,8 @@ class AsOnGpu(TorchFunctionMode):
         args, keywords = _off_cuda(args, keywords)
         if name in ("scaled_dot_product_attention", "dropout"):
             return self._called(func, name, *args, **keywords)
+        if name in _RECURRENT and _RECURRENT_NOTE not in self.notes:
+            self.notes.append(_RECURRENT_NOTE)
         if name == "rms_norm" and self.release >= _FUSED_RMS_NORM:
             return _rms_norm(func, *args, **keywords)
         return func(*args, **keywords)
@@ -93,6 +101,7 @@ def attend(
     """Scaled dot product attention by the implementation that PyTorch would pick on ``gpu``."""
     scale = keywords.get("scale")
     aten = torch.ops.aten
+    query, key, value, attn_mask = as_autocast("scaled_dot_product_attention", query, key, value, attn_mask)
     if query.dim() != 4 or not all(hasattr(item, "dtype") for item in (query, key, value)):
         notes.append("attention on tensors of other than four dimensions is taken to be computed step by step")
         return original(query, key, value, attn_mask, dropout_p, is_causal, **keywords)
@@ -105,7 +114,12 @@ def attend(
         rows_contiguous=all(item.stride(-1) == 1 for item in (query, key, value)),
         same_head=query.shape[-1] == value.shape[-1],
     )
-    chosen, note = choose_attention(facts, gpu.compute_capability if gpu is not None else None, release)
+    chosen, note = choose_attention(
+        facts,
+        gpu.compute_capability if gpu is not None else None,
+        release,
+        vendor=gpu.vendor if gpu is not None else None,
+    )
     if note is not None and note not in notes:
         notes.append(note)
     wants_gradient = torch.is_grad_enabled() and any(item.requires_grad for item in (query, key, value))
@@ -146,6 +160,7 @@ def _dropout(
 
 
 def _rms_norm(func: Any, input: torch.Tensor, normalized_shape: Any, weight: Any = None, eps: Any = None) -> Any:
+    input, weight = as_autocast("rms_norm", input, weight)
     if weight is not None and weight.dtype != input.dtype:
         return func(input, normalized_shape, weight, eps)
     with torch.profiler.record_function(f"{RENAMED}aten::rms_norm"):

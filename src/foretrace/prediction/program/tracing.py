@@ -9,19 +9,20 @@ from typing import Any
 
 import torch
 
-from foretrace.errors import ForetraceError, InputError
+from foretrace.errors import InputError
 from foretrace.knowledge.gpus import Gpu
+from foretrace.prediction.program.autocast import autocast_on_gpu
+from foretrace.prediction.program.failures import failure_said
 from foretrace.prediction.program.graphs import Compiler
 from foretrace.prediction.program.lower import Lowering
 from foretrace.prediction.program.observe import ModulePath, Recorder, Storages, observe
 from foretrace.prediction.program.stand_ins import AsOnGpu, torch_version
 from foretrace.prediction.program.target import tensors_of, to_meta
 from foretrace.prediction.program.tree import build_tree
+from foretrace.prediction.variants import check_variant
 from foretrace.prediction.work import Mode, Program
 
-__all__ = ["VARIANTS", "trace_program"]
-
-VARIANTS = ("eager", "compile")
+__all__ = ["trace_program"]
 
 
 def trace_program(
@@ -56,8 +57,7 @@ def trace_program(
         InputError: the variant or mode is not known, or the program needs data that the meta device does not have.
         ProfilerActiveError: a profiler is running in this process.
     """
-    if variant not in VARIANTS:
-        raise InputError(f"--variant {variant} cannot be predicted; choose from {', '.join(VARIANTS)}")
+    check_variant(variant)
     if mode not in ("forward", "train"):
         raise InputError(f"--mode {mode} is not known; choose from forward, train")
     function, inputs, keywords = to_meta(name, function, inputs, keywords or {})
@@ -65,17 +65,18 @@ def trace_program(
     storages = Storages()
     path = ModulePath(function)
     recorder = Recorder(storages, path)
-    notes: list[str] = []
+    notes = _not_followed(function, mode)
     context = Lowering(gpu, fresh=storages.fresh)
     roads = AsOnGpu(gpu, notes, runs_with)
     compiler = Compiler(roads, recorder, context.unknown) if variant == "compile" else None
     step = _make_step(function, inputs, keywords, mode, annotation, compiler)
     with ExitStack() as stack:
         stack.enter_context(_lists_as_on_gpu())
+        stack.enter_context(autocast_on_gpu())
         if compiler is None:
             stack.enter_context(roads.within_functions())
             stack.enter_context(roads)
-        with _failure_said(name):
+        with failure_said(name):
             step(None)
             if compiler is not None:
                 compiler.start()
@@ -88,6 +89,18 @@ def trace_program(
         item = recorder.operand(tensor)
         program.persistent.setdefault(item.tensor.storage, item.access.bytes)
     return program
+
+
+def _not_followed(function: Callable[..., Any], mode: Mode) -> list[str]:
+    """What a GPU would do otherwise, and the meta device has no road for."""
+    modules = function.modules() if isinstance(function, torch.nn.Module) else ()
+    kinds = (torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention)
+    if mode == "forward" and any(isinstance(item, kinds) and not item.training for item in modules):
+        return [
+            "in eval mode and without gradients torch may run nn.TransformerEncoderLayer and nn.MultiheadAttention as "
+            "one fused operator (the fast path); here their operators are taken one by one"
+        ]
+    return []
 
 
 def _persistent(program: Program) -> dict[int, int]:
@@ -165,27 +178,3 @@ def _lists_as_on_gpu() -> Iterator[None]:
     finally:
         for user, name, original in before:
             setattr(user, name, original)
-
-
-@contextmanager
-def _failure_said(name: str) -> Iterator[None]:
-    """Turn what the program raises on the meta device into one sentence."""
-    try:
-        yield
-    except ForetraceError:
-        raise
-    except (Exception, SystemExit) as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        said = lines[0] if lines else "no message"
-        if "no fake impl or Meta kernel" in said:
-            operator = said.split(": ")[0]
-            raise InputError(
-                f"{name} cannot be predicted: torch {torch.__version__} knows no shapes for one of its operators "
-                f"({operator}); a newer torch, or torch.library.register_fake, may give it some"
-            ) from error
-        if "meta" in said.lower() or isinstance(error, NotImplementedError):
-            raise InputError(
-                f"{name} cannot be predicted: it needs the values of tensors, and a prediction runs without data "
-                f"({type(error).__name__}: {said})"
-            ) from error
-        raise InputError(f"{name} failed on tensors without data: {type(error).__name__}: {said}") from error

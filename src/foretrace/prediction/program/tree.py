@@ -7,14 +7,16 @@ from dataclasses import replace
 
 from foretrace.knowledge.lowering.eager import NESTED
 from foretrace.prediction.program.lower import Lowering, lower
+from foretrace.prediction.program.lower_gemm import GEMMS
 from foretrace.prediction.program.observe import GRAPH, MARK, RENAMED, Event
-from foretrace.prediction.program.operands import Call, Operand, held_bytes, tensors_in
+from foretrace.prediction.program.operands import Call, Operand, contiguous_strides, held_bytes, tensors_in
 from foretrace.prediction.work import Operator, Tensor, Work
 
 __all__ = ["build_tree", "operator_row"]
 
 _BACKWARD = "autograd::engine::evaluate_function"
 _OPTIMIZER = "Optimizer.step#"
+_COPY = "aten::copy_"
 _TRANSPARENT = frozenset({"PythonDispatchMode", "PythonSubclass"})
 
 
@@ -39,11 +41,34 @@ def operator_row(call: Call, name: str, work: list[Work], phase: str) -> Operato
     node = Operator(
         name, inputs, _nested(call.op, inputs, phase), work, phase=phase, module=call.module, concrete=concrete
     )
+    if call.base in GEMMS:
+        node.children.extend(row for item in work if item.op == _COPY for row in _copied(call, item, phase))
+        node.work = [item for item in work if item.op != _COPY]
+        return node
     below = _deepest(node)
     if below is not node:
         below.work = [replace(item, op=below.name) if item.op == call.op else item for item in work]
         node.work = []
     return node
+
+
+def _copied(call: Call, work: Work, phase: str) -> list[Operator]:
+    """The rows of a copy that a product needs: of a factor a clone, of a matrix to add to one into the result."""
+    read, write = work.reads[0].storage, work.writes[0].storage
+    operands = (*call.operands(), *call.outputs)
+    source = next(item for item in operands if item.tensor.storage == read).tensor
+    result = next((item.tensor for item in operands if item.tensor.storage == write), None)
+    target = result or replace(source, strides=contiguous_strides(source.shape), storage=write)
+    copy = Operator(
+        _COPY, (target, source, None), work=[work], phase=phase, module=call.module, concrete=("", "", "False")
+    )
+    if result is not None:
+        return [copy]
+    empty = Operator("aten::empty_like", (source,), [Operator("aten::empty", phase=phase)], phase=phase)
+    inputs, concrete = (source, None), ("", "0")
+    return [
+        Operator("aten::clone", inputs, [empty, copy], phase=phase, module=call.module, concrete=concrete),
+    ]
 
 
 class _Builder:

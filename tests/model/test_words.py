@@ -6,16 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.report.words import (
+from foretrace.model.words import (
     UNKNOWN,
+    breakdown,
     bytes_of,
     count,
     flop,
     listed,
     number,
     percent,
+    rate_of,
     scale_of_times,
-    share,
+    share_of,
+    signed,
     time,
     whole,
 )
@@ -83,7 +86,7 @@ def test_sizes_and_work_have_decimal_prefixes():
 )
 def test_a_share_reaches_neither_end_by_rounding(part, text):
     assert percent(part) == text
-    assert share(part) == (text if part is None else f"{text} %")
+    assert share_of(part) == (text if part is None else f"{text} %")
 
 
 def test_counted_nouns_and_lists():
@@ -93,3 +96,27 @@ def test_counted_nouns_and_lists():
     assert whole(2 / 3) == "0.667"
     assert listed(["forward"]) == "forward"
     assert listed(["a", "b", "c"], "or") == "a, b or c"
+
+
+@pytest.mark.parametrize(
+    ("change", "text"), [(-0.1244, "-12.4 %"), (0.03, "+3.0 %"), (17.6, "18.6×"), (9.0, "+900.0 %")]
+)
+def test_a_change_is_a_percentage_until_a_factor_reads_better(change: float, text: str):
+    assert signed(change) == text
+
+
+def test_rates_of_memory_stay_in_the_unit_of_datasheets():
+    assert rate_of(3650.4) == "3650 GB/s"
+    assert rate_of(0.48) == "0.480 GB/s"
+
+
+def test_named_times_are_summed_up_where_they_are_many():
+    assert breakdown([("a", 24.04), ("b", 14.0)]) == "a 24.0 µs, b 14.0 µs"
+    many = breakdown([(name, 1.0) for name in "abcdefghij"])
+    assert many.startswith("a 1.00 µs, ")
+    assert many.endswith(" µs")
+    assert "together" in many
+
+
+def test_a_time_just_below_a_thousand_is_written_out():
+    assert time(999.7) == "1000 µs"

@@ -1,15 +1,18 @@
-"""Quantities in words: numbers with three significant digits and their unit; what is unknown is a dash.
+"""Quantities in words, on every screen and in every sentence alike: three significant digits and their unit.
 
-Prefixes are decimal (1 MB = 10⁶ bytes), as in datasheets and in GB/s.
+What is unknown is a dash. Prefixes are decimal (1 MB = 10⁶ bytes), as in datasheets and in GB/s.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from foretrace.knowledge.limits import SHOWN_KINDS
 
 __all__ = [
     "UNKNOWN",
+    "breakdown",
     "bytes_of",
     "count",
     "flop",
@@ -17,7 +20,7 @@ __all__ = [
     "number",
     "percent",
     "scale_of_times",
-    "share",
+    "share_of",
     "time",
     "whole",
 ]
@@ -62,7 +65,7 @@ _DIVISOR = {"s": 1e6, "ms": 1e3, "µs": 1.0}
 
 
 def time(us: float | None) -> str:
-    """A time in the unit that suits it, from µs: "31.8 µs", "4.2 ms", "1.75 s"."""
+    """A time in the unit that suits it, from µs: "31.8 µs", "4.20 ms", "1.75 s"."""
     if us is None or not math.isfinite(us):
         return UNKNOWN
     unit = next(unit for least, unit in _TIMES if abs(us) >= least)
@@ -90,6 +93,11 @@ def bytes_of(value: float | None) -> str:
     return _prefixed(value, "B", 3)
 
 
+def rate_of(gigabytes: float | None) -> str:
+    """A rate of memory, always in GB/s as its columns and datasheets are: "0.480 GB/s", "3650 GB/s"."""
+    return f"{number(gigabytes)} GB/s"
+
+
 def flop(value: float | None) -> str:
     """An amount of work, exact by formula and so with four digits: "38.65 GFLOP"."""
     return _prefixed(value, "FLOP", 4)
@@ -108,9 +116,25 @@ def percent(part: float | None) -> str:
     return f"{part * 100:.1f}" if part else "0"
 
 
-def share(part: float | None) -> str:
+def share_of(part: float | None) -> str:
     """A share (0..1) with its sign: "41.4 %"."""
     return UNKNOWN if part is None else f"{percent(part)} %"
+
+
+def signed(change: float) -> str:
+    """A relative change: "-12.4 %"; from ten times on as a factor, "18.6×"."""
+    return f"{100 * change:+.1f} %" if abs(change) < 10 else f"{number(1 + change)}×"
+
+
+def breakdown(parts: Sequence[tuple[str, float]]) -> str:
+    """Named times (µs), most first: "a 24 µs, b 14 µs, the other 3 together 2.10 µs"."""
+    shown = [f"{name} {time(us)}" for name, us in parts[:SHOWN_KINDS]]
+    rest = parts[SHOWN_KINDS:]
+    if len(rest) == 1:
+        shown.append(f"{rest[0][0]} {time(rest[0][1])}")
+    elif rest:
+        shown.append(f"the other {len(rest)} together {time(sum(us for _, us in rest))}")
+    return ", ".join(shown)
 
 
 def listed(words: Iterable[str], last: str = "and") -> str:

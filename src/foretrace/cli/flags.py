@@ -1,0 +1,54 @@
+"""Flags that several commands have, declared once, so that they read and behave alike."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from foretrace.errors import InputError
+
+__all__ = ["MODES", "VARIANTS", "add", "add_output", "add_rows", "check_seed", "positive"]
+
+# A test holds these equal to what the recorder knows; asking it here would cost every --help its start-up.
+VARIANTS = ("eager", "compile", "compile-max-autotune", "compile-reduce-overhead")
+MODES = ("forward", "train")
+
+
+def add(parser: argparse._ActionsContainer, name: str, **options: Any) -> None:
+    """Declare a flag whose words can be joined with a dash or an underscore."""
+    dashed = f"--{name.replace('_', '-')}"
+    names = [dashed] if "_" not in name else [dashed, f"--{name}"]
+    parser.add_argument(*names, **{"dest": name, **options})
+
+
+def add_output(
+    parser: argparse.ArgumentParser, *, json: str, output: str = "write there instead of to standard output"
+) -> argparse._MutuallyExclusiveGroup:
+    """Declare ``--json``, ``-o`` and ``--force``; ``json`` and ``output`` say what they are for.
+
+    Returns the group of ``--json``, for flags of other forms.
+    """
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help=json)
+    parser.add_argument("-o", "--output", metavar="FILE", help=output)
+    parser.add_argument("--force", action="store_true", help="replace a file that exists")
+    return form
+
+
+def add_rows(parser: argparse.ArgumentParser, *, everything: str) -> None:
+    """Declare ``--top`` and ``--all``; ``everything`` says what all is."""
+    parser.add_argument("--top", type=positive, metavar="N", help="rows a table shows at most")
+    parser.add_argument("--all", action="store_true", dest="everything", help=everything)
+
+
+def positive(text: str) -> int:
+    """A whole number above 0, as the type of a flag."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def check_seed(seed: int | None) -> None:
+    """Raise :class:`InputError` for a seed that ``torch.manual_seed`` does not take."""
+    if seed is not None and not -(2**63) <= seed < 2**64:
+        raise InputError(f"--seed {seed} is too large: it must fit into 64 bits")
