@@ -27,7 +27,7 @@ $(VENV)/.dev: pyproject.toml $(LOCK) | $(VENV)/bin/python
 	$(PIP) --no-deps --editable .
 	@touch $@ $(VENV)/.demo
 
-demo: $(VENV)/.demo ## profile an MLP on this machine, explain it, then explain one recorded on an H200
+demo: $(VENV)/.demo ## profile an MLP here; then guess, predict and explain one that was recorded on an H200
 	@$(BIN)/foretrace demo
 
 test: $(VENV)/.dev ## run every test that needs no GPU

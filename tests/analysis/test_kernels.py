@@ -103,6 +103,34 @@ def test_the_flops_of_an_operator_go_to_its_product_not_to_its_helper():
     assert helper.flops is None
 
 
+@pytest.mark.parametrize(
+    ("main", "helper"),
+    [
+        (
+            "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_stage3_warpsize1x4x1_ffma_aligna4_alignc4"
+            "_execute_kernel__5x_cublas",
+            "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_stage3_warpsize1x4x1_ffma_aligna4_alignc4"
+            "_execute_split_k_kernel__5x_cublas",
+        ),
+        (
+            "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false, true>(float*)",
+            "void cublasLt::splitKreduce_kernel<32, 16, int, float, float, float, false, true>"
+            "(cublasLt::cublasSplitKParams<float>)",
+        ),
+    ],
+)
+def test_of_two_kernels_of_one_product_the_longer_has_the_flops_and_none_are_missing(main, helper):
+    build = TraceBuilder()
+    build.op(
+        "aten::mm", 0, 40, shapes=[[64, 8192], [8192, 64]], dtypes=["float", "float"], strides=[[8192, 1], [64, 1]]
+    )
+    build.kernel(main, 20, 6, launch=build.launch(5))
+    build.kernel(helper, 30, 5, launch=build.launch(12))
+    report = explain(build.trace())
+    assert [kernel.flops for kernel in report.kernels] == [2 * 64 * 64 * 8192, None]
+    assert (report.coverage.products_counted, report.coverage.flops_counted) == (1.0, 1.0)
+
+
 def test_groups_are_by_name_most_time_first_and_shares_add_up():
     build = TraceBuilder()
     for at, duration in ((0, 50), (100, 52), (200, 60)):

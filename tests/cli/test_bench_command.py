@@ -213,6 +213,7 @@ def test_a_factory_gets_the_shapes_and_may_print(
     document = json.loads(captured.out)
     assert "made 5" in captured.err
     assert document["workload"] == "bench_model_make"
+    assert document["parameters"] == {"rows": 2, "batch": 2}
     assert [row["parameters"]["batch"] for row in document["sweep"]["shapes"]] == [3, 5]
     assert main([*words, "--sweep", "depth=1"]) == 2
     (total,) = json.loads(capsys.readouterr().out)["sweep"]["totals"]

@@ -74,6 +74,20 @@ def test_json_is_the_document_and_nothing_else(capsys: pytest.CaptureFixture[str
     assert [one["state"] for one in document["outcomes"]] == ["held", "held", "broken"]
 
 
+def test_a_report_is_checked_as_far_as_it_goes(capsys: pytest.CaptureFixture[str], tmp_path: Path):
+    report = tmp_path / "report.json"
+    report.write_text(said(capsys, "explain", EAGER, "--json")[1], encoding="utf-8")
+    code, out, _ = said(capsys, "check", str(report), "--expect", "gemm == 3", "--expect", "recompiles == 0")
+    assert code == 0
+    assert "2 expectations: 1 held and 1 unknown" in out
+    assert "check the trace itself" in out
+
+
+def test_a_misspelt_region_fails(capsys: pytest.CaptureFixture[str]):
+    code, out, _ = said(capsys, "check", EAGER, "--expect", "mlp_fw: gpu_busy_us <= 250")
+    assert (code, "no region is called mlp_fw in the trace; it has mlp_fwd" in out) == (1, True)
+
+
 def test_standard_input_may_be_either(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("gemm = 3\n"))
     assert said(capsys, "check", EAGER, "-")[0] == 0
@@ -153,10 +167,22 @@ def test_run_refuses_a_wrong_expectation_before_it_records(capsys: pytest.Captur
 
 
 def test_guessing_needs_a_person(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("foretrace.capture.runner.pick_device", lambda _: "cuda")
     monkeypatch.setattr(sys, "stdin", io.StringIO("5\n"))
     assert "--expect 'kernels == 5'" in said(capsys, "run", "linear", "--guess")[2]
     monkeypatch.setattr(sys, "stdin", _Terminal("5\n"))
     assert "does not go with --json" in said(capsys, "run", "linear", "--guess", "--json")[2]
+
+
+def test_guessing_is_refused_before_it_asks_where_no_gpu_would_be_recorded(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("torch", reason="the device is asked of torch")
+    monkeypatch.setattr(sys, "stdin", _Terminal("5\n"))
+    code, out, err = said(capsys, "run", "linear", "--guess", "--device", "cpu")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "a recording on this CPU holds none" in err
+    assert "foretrace predict linear --gpu H200 --expectation FILE" in err
 
 
 def test_run_checks_what_it_recorded(
@@ -164,6 +190,8 @@ def test_run_checks_what_it_recorded(
 ):
     pytest.importorskip("torch", reason="recording needs the torch extra")
     monkeypatch.setattr(sys, "stdin", _Terminal("5\n3\n" + "\n" * 20))
+    devices = iter(["cuda", "cpu", "cpu", "cpu"])  # asked as on a GPU, recorded here
+    monkeypatch.setattr("foretrace.capture.runner.pick_device", lambda _: next(devices))
     words = ["run", "linear", "--batch", "4", "--device", "cpu", "--active", "1", "--no-explain", "-o"]
     held = ["--expect", "op aten::linear: calls == 1"]
     code, out, err = said(capsys, *words, str(tmp_path / "a.json"), *held, "--guess")

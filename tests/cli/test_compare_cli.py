@@ -82,6 +82,12 @@ def test_gates(gates, code, capsys):
     assert bool(err) == bool(code)
 
 
+@pytest.mark.parametrize(("gate", "code"), [("gpu_time > +3%", 1), ("memcpys > 0", 0)])
+def test_a_gate_on_a_change_between_unrelated_traces_is_exit_code_one(gate, code, capsys):
+    assert main(["compare", str(TRACES / "linear_eager.json.gz"), EAGER, "--fail-on", gate]) == code
+    assert ("the traces are unrelated" in capsys.readouterr().err) == bool(code)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from foretrace.cli import main
+from foretrace.cli.subject import Subject
+from foretrace.errors import InputError
 from foretrace.model.report import Report
 from foretrace.prediction.expect import read_toml
 from foretrace.trace import load
@@ -29,6 +31,7 @@ def predict(*words: object) -> int:
         (["mlp", "--gpu", "H200", "-o", ""], "--output is empty"),
         (["mlp", "--gpu", "H200", "-o", "."], "is a folder"),
         (["mlp", "--gpu", "H200", "-o", "-"], "names no file"),
+        (["mlp", "--gpu", "H200", "-o", "x.trace"], "end its name in .json or .json.gz"),
         (["mlp", "--gpu", "H200", "-o", "x", "--expectation", "x"], "both name x"),
         (["mlp", "--gpu", "H200", "--variant", "compile-max-autotune"], "times candidate kernels on the GPU itself"),
         (["mlp", "--gpu", "H200", "--variant", "reduce-overhead"], "--variant compile is the nearest"),
@@ -60,6 +63,25 @@ def test_one_screen(capfd):
     assert out.splitlines()[1] == "PREDICTED for NVIDIA H200 SXM 141GB; nothing ran, nothing was measured"
     assert "8192×3072×768 TN" in out
     assert len(out.splitlines()) < 40
+
+
+def test_a_missing_file_is_said_before_torch_is_loaded():
+    with pytest.raises(InputError, match=r"nofile\.py does not exist"):
+        Subject("nofile.py:make", {}, None, train=False)
+
+
+def test_what_a_factory_prints_stays_out_of_the_document(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    Path("predict_me.py").write_text(
+        "import torch\n"
+        "def make(batch: int = 8):\n"
+        "    print('made', batch)\n"
+        "    return torch.nn.Linear(16, 4), torch.ones(batch, 16)\n"
+    )
+    assert predict("predict_me.py:make", "--gpu", "H200", "--json") == 0
+    out, err = capfd.readouterr()
+    assert "made 8" in err
+    assert json.loads(out)["prediction"]["modelled"] == ["inputs [8, 16] fp32", "parameters 68 fp32"]
 
 
 def test_json_is_the_report_of_the_written_timeline(tmp_path, capfd):

@@ -111,6 +111,16 @@ def test_a_factory_of_ones_own_in_train_mode(folder: Path) -> None:
     assert products(trace) == 3  # forward, and the gradients of input and weight
 
 
+def test_what_a_factory_prints_stays_out_of_the_document(folder: Path) -> None:
+    (folder / "loud.py").write_text(
+        "import torch\ndef make():\n    print('made')\n    return torch.nn.ReLU(), torch.ones(3)\n"
+    )
+    done = foretrace(folder, "loud.py:make", "--active", "1", "--device", "cpu", "--json")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["recordings"]) == 1
+    assert "made" in done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile on a CPU needs a C++ compiler")
 def test_a_compiled_variant_reports_its_compilation(folder: Path) -> None:

@@ -53,8 +53,11 @@ def recordings(draw):
 def test_every_row_is_in_one_place_and_times_add_up(both):
     found = compare(both)
     (pair,) = found.pairs
-    for side, trace in enumerate(both):
-        items = read_subject(trace).items
+    rows = [read_subject(trace).items for trace in both]
+    if any(rows) and not all(rows):  # what one trace alone recorded has no counterpart
+        assert pair.places == pair.categories == []
+        return
+    for side, items in enumerate(rows):
         events = sorted(row.event for place in pair.places for row in (place.a, place.b)[side] if place.count == 1)
         assert len(events) == len(set(events))
         counted = sum((c.a_kernels + c.a_transfers, c.b_kernels + c.b_transfers)[side] for c in pair.categories)

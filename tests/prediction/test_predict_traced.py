@@ -1,16 +1,19 @@
 """From a module to the timeline, with torch: the predicted tree is the one a GPU's recording has."""
 
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import foretrace
 from foretrace.analysis import explain
 from foretrace.cli.subject import Subject
+from foretrace.prediction.expect import to_toml
 from foretrace.prediction.predict import Prediction, predict_program
 from prediction.programs import H200, Roofline
 
-pytest.importorskip("torch", reason="tracing a program needs the torch extra")
+torch: Any = pytest.importorskip("torch", reason="tracing a program needs the torch extra")
 
 SAMPLE = Path(foretrace.__file__).parent / "cli" / "samples" / "h200_mlp_eager.trace.json.gz"
 
@@ -69,3 +72,26 @@ def test_compiling_leaves_the_products_and_joins_the_rest():
     assert products[0] == products[1]
     assert [row.kind for row in compiled.info.rows if row.kind != "gemm"] == ["fused"]
     assert any(operator.name.startswith("Torch-Compiled Region") for operator in compiled.report().operators)
+
+
+def test_work_of_the_programs_own_threads_is_said_to_be_missing():
+    linear = torch.nn.Linear(8, 8, device="meta")
+
+    def in_a_thread(x):
+        found = []
+        thread = threading.Thread(target=lambda: found.append(linear(x)))
+        thread.start()
+        thread.join()
+        return found[0]
+
+    prediction = foretrace.predict(in_a_thread, (torch.empty(4, 8, device="meta"),), gpu="H200")
+    assert "threads of the program" in prediction.info.unknown
+    assert 'kernels = ">= 0"' in to_toml(prediction.expectation())
+
+
+def test_an_operator_without_a_rule_makes_every_count_a_lower_bound():
+    prediction = foretrace.predict(torch.linalg.svdvals, (torch.empty(8, 8, device="meta"),), gpu="H200")
+    assert prediction.info.unknown
+    clauses = to_toml(prediction.expectation())
+    assert f'kernels = ">= {prediction.info.kernels}"' in clauses
+    assert "gpu_busy_us" not in clauses

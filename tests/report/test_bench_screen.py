@@ -95,6 +95,16 @@ def test_one_table_and_a_few_sentences() -> None:
     assert "CPU" not in said
 
 
+def test_the_start_of_the_compiler_is_said_where_calls_win_time_back() -> None:
+    said = squeezed(render_bench(bench(COMPILED, compiler_start_us=17_000_000.0), View(width=200)))
+    assert "won back after 100000 calls, without the 17.0 s in which the compiler gets ready once." in said
+
+
+def test_a_program_of_several_graphs_says_so() -> None:
+    said = squeezed(render_bench(bench(variant("compile", graphs_compiled=2)), View(width=200)))
+    assert "compile became 2 graphs" in said
+
+
 def test_no_difference_is_called_none() -> None:
     same = variant("compile", difference="none", ratio=Ratio(median=1.01, low=0.99, high=1.02))
     text = squeezed(render_bench(bench(same)))

@@ -21,13 +21,23 @@ def test_one_screen_says_what_will_run_how_long_and_what_bounds_it():
         "foretrace  mlp, eager, forward",
         "PREDICTED for NVIDIA H200 SXM 141GB; nothing ran, nothing was measured",
     ]
-    assert lines[3] == "GPU       busy 172 µs a step (155 µs to 189 µs): 5 kernels and 3 memsets, 8 launches"
+    assert lines[3] == "GPU       busy 172 µs a step (166 µs to 189 µs): 5 kernels and 3 memsets, 8 launches"
     assert lines[4] == "CPU       103 µs to dispatch the step, without a profiler"
     assert lines[5] == "VERDICT   compute-bound"
     table = [line.split() for line in lines if line.startswith("  aten::")]
-    assert " ".join(table[0]) == "aten::mm gemm 8192×3072×768 TN 2 78.1 70.3–86.0 45.4 77.3 135 MB compute"
+    assert " ".join(table[0]) == "aten::mm gemm 8192×3072×768 TN 2 78.1 78.1–86.0 45.4 77.3 135 MB compute"
     assert [row[1] for row in table] == ["gemm", "gemm", "elementwise", "elementwise", "memset"]
     assert len(lines) < 30
+
+
+def test_helper_kernels_stand_beside_the_calls_and_what_was_modelled_in_the_title():
+    report = predict_program(geglu(modelled=["inputs [64, 128, 768] bf16"]), H200, clock=Roofline()).report()
+    assert report.prediction is not None
+    report.prediction.groups[0].kernels = 6
+    text = render_prediction(report)
+    assert "nothing was measured\ninputs [64, 128, 768] bf16\n" in text
+    assert "all calls of a step together; +: helper kernels" in text
+    assert " 2 +4 " in text
 
 
 def test_a_step_bound_by_its_launches_says_so():
@@ -37,7 +47,7 @@ def test_a_step_bound_by_its_launches_says_so():
 
 def test_what_could_not_be_predicted_and_what_was_assumed_is_told():
     text = "\n".join(screen(unknown={"aten::foo": "no rule knows its kernels"}, notes=["dropout draws nothing"]))
-    assert "NOT PREDICTED  in none of the numbers above\n  • aten::foo: no rule knows its kernels" in text
+    assert "GUESSED  so the numbers above are a lower bound\n  • aten::foo: no rule knows its kernels" in text
     assert "Note: dropout draws nothing" in text
     assert "Times rest on: datasheet roofline (98.6 % of the GPU time)" in text
 

@@ -204,3 +204,8 @@ def test_a_head_in_many_members_is_looked_at_too(tmp_path):
     members = gzip.compress(b" \n") * 3 + gzip.compress(b"a" * (2 << 20))
     assert "not JSON" in refusal(written(tmp_path, "members.gz", members))
     assert len(load(written(tmp_path, "late.gz", gzip.compress(b" " * (1 << 19)) + gzip.compress(PLAIN)))) == 140
+
+
+def test_a_device_is_refused_since_it_may_never_end():
+    with pytest.raises(TraceReadError, match="is a device"):
+        load("/dev/zero")

@@ -89,6 +89,10 @@ class KernelCosts:
             chunks = self._chunks(cost, siblings)
             return {s: KernelCost(None, b, None, op, cost.reason or _SEVERAL) for s, b in chunks.items()}
         shares = dict.fromkeys(siblings, KernelCost(None, None, None, op, "a helper kernel of its operator"))
+        if not main:
+            # All are named after their part in it (a matrix-vector product and the sum of its splits).
+            products = [s for s in siblings if self.context.decoded(s).kind in COMPUTE_KINDS]
+            main = sorted(products, key=lambda s: -int(self.context.trace.duration[s]))[:1]
         if len(main) == 1:
             # Helpers (a split-K reduction, a layout change) move bytes of their own: the operator's least bytes
             # are a lower bound for the main kernel.

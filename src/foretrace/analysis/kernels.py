@@ -209,6 +209,9 @@ def coverage(context: Context, kernels: list[Kernel]) -> Coverage:
         return int(time[mask].sum()) / total
 
     counted = np.array([k.flops is not None for k in kernels], dtype=np.bool_)
+    # The FLOPs of an operator are given to the kernel that does the product; its helpers have none that are missing.
+    ops = context.attribution.op[rows]
+    counted |= (ops >= 0) & np.isin(ops, ops[counted])
     products = np.array([k.kind in COMPUTE_KINDS and k.duration_us > 0 for k in kernels], dtype=np.bool_)
     return Coverage(
         kernels_linked=share(trace.links.launch[rows] >= 0),

@@ -18,7 +18,7 @@ from typing import Any
 from foretrace.capture.workloads import DTYPES, Program
 from foretrace.errors import InputError
 
-__all__ = ["is_factory", "load_factory", "make_program"]
+__all__ = ["check_file", "defaults_of", "is_factory", "load_factory", "make_program"]
 
 _RETURNS = "return (module_or_function, inputs), the inputs being a tensor, a tuple, a list or a dict"
 
@@ -29,17 +29,24 @@ def is_factory(word: str) -> bool:
     return bool(colon) and file.endswith(".py")
 
 
-def load_factory(word: str) -> Callable[..., Any]:
-    """Import the file and return its factory.
-
-    Raises :class:`InputError` when the file is missing or fails to import, or has no such callable.
-    """
+def check_file(word: str) -> Path:
+    """The file of ``FILE.py:FACTORY``; raises :class:`InputError` where it or the factory's name is missing."""
     file, _, name = word.rpartition(":")
     path = Path(file)
     if not name:
         raise InputError(f"{word}: name the factory after the colon, as in {file}:make")
     if not path.is_file():
         raise InputError(f"{path} does not exist" if not path.exists() else f"{path} is not a file")
+    return path
+
+
+def load_factory(word: str) -> Callable[..., Any]:
+    """Import the file and return its factory.
+
+    Raises :class:`InputError` when the file is missing or fails to import, or has no such callable.
+    """
+    path = check_file(word)
+    name = word.rpartition(":")[2]
     module = _import(path)
     factory = getattr(module, name, None)
     if factory is None:
@@ -49,6 +56,15 @@ def load_factory(word: str) -> Callable[..., Any]:
     if not callable(factory):
         raise InputError(f"{name} in {path} is not a function; write `def {name}(): …` and {_RETURNS}")
     return factory  # type: ignore[no-any-return]
+
+
+def defaults_of(factory: Callable[..., Any]) -> dict[str, Any]:
+    """The plain values (numbers, texts) that a factory's parameters have where nothing is passed."""
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):  # a builtin without a signature
+        return {}
+    return {name: item.default for name, item in parameters.items() if isinstance(item.default, int | float | str)}
 
 
 def _import(path: Path) -> ModuleType:

@@ -15,7 +15,6 @@ could not be timed.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import re
 import sys
 from typing import TYPE_CHECKING
@@ -82,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     axes = parse_sweep(args.sweep)
     subject = Subject(args.target, given_sizes(args), args.dtype, train=args.mode == "train")
     # What the program prints must not get between the document's lines.
-    with contextlib.redirect_stdout(sys.stderr) if args.json else contextlib.nullcontext():
+    with streams.apart(args.json):
         bench = _bench(args, subject, axes)
     document = _document(bench)
     if output is not None:
@@ -125,7 +124,7 @@ def _bench(args: argparse.Namespace, subject: Subject, axes: dict[str, list[int]
         cuda_graph=args.cuda_graph,
         flush=args.flush,
         sweep=axes,
-        parameters=subject.parameters,
+        parameters={**subject.defaults, **subject.parameters},
         command=safe_command(sys.argv),
     )
     return run_bench(request, say=streams.say if sys.stderr.isatty() else lambda _: None)

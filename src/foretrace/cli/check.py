@@ -6,7 +6,8 @@
   foretrace check trace.json.gz expected.toml --json       schema foretrace.check/1
 
 The exit code is 1 when an expectation is broken (with --strict also when one cannot be judged), 2 when a file cannot
-be used. The language: docs/concepts/expectations.md. Either file may be - for standard input.
+be used. The language: docs/concepts/expectations.md. Either file may be - for standard input. A report (explain --json)
+is taken too; what it does not hold is unknown.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``foretrace check``."""
-    parser.add_argument("trace", metavar="TRACE", help="a profiler trace, or - for standard input")
+    parser.add_argument("trace", metavar="TRACE", help="a profiler trace, a report in JSON, or - for standard input")
     parser.add_argument("files", nargs="*", metavar="EXPECT.toml", help="expectations in TOML, or - for standard input")
     expecting.add_flags(parser)
     flags.add_output(parser, json="the check as one line of JSON")

@@ -8,9 +8,9 @@
 
 --fail-on METRIC OP VALUE: a VALUE with a sign is the change from the baseline ("kernels > +0"), one without is
 the number itself ("memcpys > 0", "gpu_time > 300us"); a percentage is always a change. A difference inside the
-spread over steps counts as none. Metrics: gpu_time, gpu_idle, cpu_time, wall, period, end_to_end, kernels,
-memcpys, memsets, launches, kernel_launches, occupancy_queries, synchronizations, operators, bytes, flops,
-peak_memory, and the kernel kinds (gemm, elementwise, fused, …).
+spread over steps counts as none; between unrelated traces a gate on a change fails. Metrics: gpu_time, gpu_idle,
+cpu_time, wall, period, end_to_end, kernels, memcpys, memsets, launches, kernel_launches, occupancy_queries,
+synchronizations, operators, bytes, flops, peak_memory, and the kernel kinds (gemm, elementwise, fused, …).
 """
 
 from __future__ import annotations

@@ -77,5 +77,5 @@ def _predict() -> None:
     measured = [step.gpu_busy_us for step in explain(SAMPLE).steps if step.gpu_busy_us is not None]
     low, high = time(info.gpu_busy_low_us), time(info.gpu_busy_high_us)
     print(f"predicted  {info.kernels} kernels, {info.memsets} memsets, GPU busy {time(info.gpu_busy_us)} a step")
-    print(f"           (about eight of ten recordings lie between {low} and {high})")
+    print(f"           (between {low} and {high} if every kernel is off to the same side)")
     print(f"measured   GPU busy {time(median(measured))} a step")

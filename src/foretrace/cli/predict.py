@@ -31,8 +31,8 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``foretrace predict``."""
-    parser.add_argument("target", nargs="?", metavar="TARGET", help="a workload, or FILE.py:FACTORY")
-    parser.add_argument("--gpu", metavar="NAME", help="the GPU to predict for, such as H200 or A100")
+    parser.add_argument("target", nargs="?", metavar="TARGET", help="required: a workload, or FILE.py:FACTORY")
+    parser.add_argument("--gpu", metavar="NAME", help="required: the GPU to predict for, such as H200 or A100")
     add_size_flags(parser)
     parser.add_argument("--variant", metavar="NAME", default="eager", help="eager (the default) or compile")
     parser.add_argument(
@@ -68,9 +68,12 @@ def run(args: argparse.Namespace) -> int:
     sources = files_of(args.target)
     output = target_of(args.output, force=args.force, sources=sources)
     expectation = target_of(args.expectation, force=args.force, sources=sources, flag="--expectation")
-    if output is not None and output == expectation:
+    if output is not None and expectation is not None and output.resolve() == expectation.resolve():
         raise InputError(f"--output and --expectation both name {output}")
-    prediction = _predict(subject, args, gpu, release)
+    if output is not None and not output.name.endswith((".json", ".json.gz")):
+        raise InputError(f"--output {output} is to hold a trace: end its name in .json or .json.gz")
+    with streams.apart(args.json):
+        prediction = _predict(subject, args, gpu, release)
     _print(prediction, args)
     if output is not None:
         prediction.write(output, force=args.force)
@@ -91,8 +94,8 @@ def _release(version: str | None) -> tuple[int, int] | None:
     if version is None:
         return None
     numbers = version.partition("+")[0].split(".")
-    if len(numbers) < 2 or not all(part.isdecimal() for part in numbers[:2]):
-        raise InputError(f"--torch {version} is no version of torch; give it as in --torch 2.11")
+    if len(numbers) < 2 or not all(part.isdecimal() and len(part) <= 4 for part in numbers[:2]):
+        raise InputError(f"--torch {version[:40]} is no version of torch; give it as in --torch 2.11")
     return int(numbers[0]), int(numbers[1])
 
 
@@ -145,13 +148,12 @@ def _print(prediction: Prediction, args: argparse.Namespace) -> None:
 
 
 def _write_expectation(prediction: Prediction, path: Path, args: argparse.Namespace) -> None:
+    from foretrace.knowledge.expectations import PREDICTED_HEADING
     from foretrace.prediction.expect import to_toml
     from foretrace.trace.writer import write_bytes
 
-    heading = (
-        f"{prediction.name}, by foretrace {prediction.info.version}.\n"
-        "Counts and FLOPs are exact; a time is the interval in which about 95 % of recordings should lie."
-    )
+    info = prediction.info
+    heading = PREDICTED_HEADING.format(name=prediction.name, version=info.version, memsets=info.memsets)
     write_bytes(path, [to_toml(prediction.expectation(), heading=heading).encode()], force=args.force)
     streams.say(f"wrote the expectation: {path} (foretrace check TRACE {path})")
 

@@ -7,7 +7,7 @@
   foretrace run -- train.py --epochs 1                 a whole script; its exit code is passed on
   foretrace run -- -m package.module ARGS
   foretrace run mlp --expect "kernels == 5"            hold the recording against expectations (foretrace check)
-  foretrace run mlp --guess                            asks what you expect first, and scores it at the end
+  foretrace run mlp --guess                            on a GPU: asks what you expect first, scores it at the end
 
 Workloads: matmul-add (--size), linear (--batch --in-dim --out-dim), mlp (--batch --seq --dim --hidden);
 each takes --dtype. On a GPU the defaults are size 64; 1024, 32, 64; 64, 128, 768, 3072; bf16. On a CPU they
@@ -97,8 +97,23 @@ def run(args: argparse.Namespace) -> int:
         args.expected = expecting.expectation_of(args.expect)
         if args.guess and args.json:
             raise InputError("--guess talks to a person at the terminal; it does not go with --json")
+        if args.guess:
+            _needs_gpu(args, word)
         args.guessed = expecting.ask_guesses() if args.guess else None
         return _run_script(args, script) if script else _run_variants(args, word)
+
+
+def _needs_gpu(args: argparse.Namespace, word: str) -> None:
+    """Raise :class:`InputError` where no GPU would be recorded: the questions are about its kernels."""
+    from foretrace.capture.runner import pick_device
+
+    if pick_device(args.device).startswith("cuda"):
+        return
+    raise InputError(
+        "--guess asks about a GPU's kernels, and a recording on this CPU holds none; "
+        f"guess for a GPU that is not here with foretrace predict {word or 'FILE.py:FACTORY'} --gpu H200 "
+        "--expectation FILE, or leave --guess out"
+    )
 
 
 def record_workload(name: str, *, output: Path | None = None, variants: Sequence[str] = ("eager",)) -> list[Path]:
@@ -128,10 +143,11 @@ def _run_variants(args: argparse.Namespace, word: str) -> int:
     outcomes: list[Outcome] = []
     code = 0
     try:
-        for outcome in _record(args, word):
-            outcomes.append(outcome)
-            if not args.json:
-                code = max(code, _tell(outcome.path, args))
+        with streams.apart(args.json):
+            for outcome in _record(args, word):
+                outcomes.append(outcome)
+                if not args.json:
+                    code = max(code, _tell(outcome.path, args))
     finally:
         # What was recorded before a variant failed is there, and is said to be there.
         if args.json and outcomes:

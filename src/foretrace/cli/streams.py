@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
@@ -10,7 +11,7 @@ from typing import NoReturn
 
 from foretrace.errors import InputError
 
-__all__ = ["is_output_failure", "prepare", "say", "silence_output", "standard_input", "to_stdout"]
+__all__ = ["apart", "is_output_failure", "prepare", "say", "silence_output", "standard_input", "to_stdout"]
 
 # What the system says where a stream takes no more: no space (or quota, or size limit) left, a fault of the
 # device, a stream that was opened for reading only.
@@ -35,6 +36,14 @@ def prepare() -> None:
         sys.stdout = _Closed()
     elif isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # what the locale's encoding lacks becomes "?"
+
+
+def apart(wanted: bool) -> contextlib.AbstractContextManager[object]:
+    """What a user's code prints inside goes to standard error where that is ``wanted``.
+
+    Standard output is then for one document, and a line in it would break that.
+    """
+    return contextlib.redirect_stdout(sys.stderr) if wanted else contextlib.nullcontext()
 
 
 def say(sentence: str) -> None:

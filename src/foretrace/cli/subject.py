@@ -63,7 +63,7 @@ class Subject:
         train: bool,
         else_give: str = "or FILE.py:FACTORY",
     ) -> None:
-        from foretrace.capture.usercode import is_factory
+        from foretrace.capture.usercode import check_file, is_factory
         from foretrace.capture.workloads import WORKLOADS, choose_values
 
         self._word = word
@@ -74,19 +74,21 @@ class Subject:
         self.notes: list[str] = []
         self.device = ""
         self.parameters: dict[str, Any] = {}
+        self.defaults: dict[str, Any] = {}  # of a factory's parameters, settled like the others
         self.make: Callable[[], Program]
         if self._workload is not None:
             self.name = word
             # A wrong flag fails here, before torch is loaded.
             choose_values(self._workload, self._given, dtype, "cpu")
         elif is_factory(word):
+            check_file(word)  # also before
             self.name = f"{Path(word.rpartition(':')[0]).stem}_{word.rpartition(':')[2]}"
         else:
             raise InputError(f"{word} is no workload: give one of {', '.join(WORKLOADS)}, {else_give}")
 
     def settle(self, device: str) -> None:
         """Fix the sizes for a device, and load the user's file."""
-        from foretrace.capture.usercode import load_factory
+        from foretrace.capture.usercode import defaults_of, load_factory
         from foretrace.capture.workloads import choose_values
 
         self.device = device
@@ -100,6 +102,7 @@ class Subject:
             if self._dtype is not None:
                 self.parameters["dtype"] = self._dtype
             self._factory = load_factory(self._word)
+            self.defaults = {name: value for name, value in defaults_of(self._factory).items() if name != "device"}
         self.make = lambda: self.make_with({})
 
     def make_with(self, sizes: Mapping[str, int]) -> Program:

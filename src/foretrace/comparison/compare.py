@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path, PurePath
 
-import msgspec
-
 from foretrace.analysis.explain import report_of
 from foretrace.analysis.findings import compiled
 from foretrace.comparison.conclusion import conclude
 from foretrace.comparison.gates import judge, parse_condition
+from foretrace.comparison.identity import expected_change
 from foretrace.comparison.kinship import Kinship, damage, kinship, recompiles
 from foretrace.comparison.metrics import compare_metrics
 from foretrace.comparison.operators import copies_that_appear, module_times, operator_changes
@@ -19,7 +18,8 @@ from foretrace.comparison.subject import Subject, make_subject
 from foretrace.errors import InputError
 from foretrace.knowledge.comparing import DRIFT
 from foretrace.model.comparison import Change, Comparison, Metric, Pair, Place, Side, Speedup
-from foretrace.model.report import SCHEMA, Report
+from foretrace.model.report import Report
+from foretrace.model.reportfile import read_report
 from foretrace.model.sidefile import SideFile, read_side
 from foretrace.model.words import share_of, signed, time
 from foretrace.trace import Trace, load
@@ -51,7 +51,10 @@ def compare(traces: Sequence[Source], *, fail_on: Sequence[str] = ()) -> Compari
     for other in subjects[1:]:
         first, second = subjects[0].report.trace.predicted, other.report.trace.predicted
         predicted: Predicted = None if first == second else "a" if first else "b"
-        alignments.append(align_steps(subjects[0].items, other.items, predicted=predicted))
+        # Where one trace alone recorded the GPU, its rows have no counterpart, and none of them was removed or added.
+        blind = subjects[0].report.trace.has.gpu != other.report.trace.has.gpu
+        items = ([], []) if blind else (subjects[0].items, other.items)
+        alignments.append(align_steps(*items, predicted=predicted))
         kin.append(kinship(subjects[0], other, alignments[-1]))
     sides = [_side(subject, label) for subject, label in zip(subjects, labels, strict=True)]
     metrics = compare_metrics(subjects, kin)
@@ -71,7 +74,7 @@ def read_subject(source: Source) -> Subject:
         return make_subject(source, None, None)
     if isinstance(source, Trace):
         return make_subject(_report(source, None), source, None)
-    if (report := _as_report(source)) is not None:
+    if (report := read_report(source)) is not None:
         return make_subject(report, None, None)
     side = None if str(source) == "-" else read_side(source)
     trace = load(source)
@@ -81,21 +84,6 @@ def read_subject(source: Source) -> Subject:
 def _report(trace: Trace, side: SideFile | None) -> Report:
     """The report of a trace with the one finding that a comparison rests on: whether it compiled while recorded."""
     return report_of(trace, side=side, detectors=[compiled.find])
-
-
-def _as_report(path: str | Path) -> Report | None:
-    """A report in JSON (``explain --json``, ``predict --json``); None for every other file."""
-    marker = f'"{SCHEMA}"'.encode()
-    try:
-        with Path(path).open("rb") as file:
-            if marker not in file.read(200):
-                return None
-            file.seek(0)
-            return msgspec.json.decode(file.read(), type=Report)
-    except OSError:
-        return None  # what reads the trace says why
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is a report of foretrace that cannot be read: {error}") from None
 
 
 def _labels(paths: Sequence[str]) -> list[str]:
@@ -143,7 +131,7 @@ def _pair(a: Subject, b: Subject, at: int, kin: Kinship, alignment: Alignment, m
         same_work=kin.same_work,
         aligned_gpu_share=kin.gpu_share,
         shared_operator_share=kin.operator_share,
-        notes=[*kin.notes, *_error(a, b, at, metrics), *_communication(places), *_drift(places, kin)]
+        notes=[*kin.notes, *_error(a, b, at, kin, metrics), *_communication(places), *_drift(places, kin)]
         if kin.related
         else kin.notes,
         withheld=kin.withheld,
@@ -157,8 +145,8 @@ def _pair(a: Subject, b: Subject, at: int, kin: Kinship, alignment: Alignment, m
     )
 
 
-def _error(a: Subject, b: Subject, at: int, metrics: Sequence[Metric]) -> list[str]:
-    """How far a prediction of the GPU time is off, where one trace is predicted and the other measured."""
+def _error(a: Subject, b: Subject, at: int, kin: Kinship, metrics: Sequence[Metric]) -> list[str]:
+    """How far a prediction of the GPU time is off, or what it promises of another variant than the measured one."""
     (gpu,) = (metric for metric in metrics if metric.name == "gpu_time")
     change, values = gpu.changes[at], (gpu.values[0], gpu.values[at])
     if a.report.trace.predicted == b.report.trace.predicted or change is None or change.direction == "unknown":
@@ -166,6 +154,8 @@ def _error(a: Subject, b: Subject, at: int, metrics: Sequence[Metric]) -> list[s
     told, seen = values if a.report.trace.predicted else values[::-1]
     if not told.median or not seen.median:
         return []
+    if kin.expected is not None:
+        return [expected_change(a, b, kin.expected, *(value.median or 0.0 for value in values))]
     error = told.median / seen.median - 1
     said = f"The predicted GPU time is {share_of(abs(error))} {'below' if error < 0 else 'above'} the measured one"
     if told.low is not None and told.high is not None:
@@ -215,6 +205,8 @@ def _speedups(at: int, kin: Kinship, metrics: Sequence[Metric]) -> list[Speedup]
             reason = (change.reason if change is not None else None) or "not measured"
         elif reason is None and change is not None and change.direction == "same" and change.absolute:
             reason = f"the difference is {change.reason}"
+        elif reason is None and kin.twins and metric.name == "end_to_end" and change is not None and change.absolute:
+            reason = kin.drifts
         elif reason is None and before and after:
             ratio = before / after
             reason = None if change is None else change.reason

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from foretrace.comparison.kinship import DRIFT_OF_RUNS, DRIFT_OF_TWINS
 from foretrace.knowledge.kernels import is_stand_in
 from foretrace.knowledge.limits import SHOWN_KINDS
-from foretrace.model.comparison import Conclusion, Copy, Metric, OperatorChange, Pair, Place, Side
+from foretrace.model.comparison import Change, Conclusion, Copy, Metric, OperatorChange, Pair, Place, Side
 from foretrace.model.words import bytes_of, signed, time, whole
 
 __all__ = ["conclude"]
@@ -47,7 +48,6 @@ def _changed(pair: Pair, metrics: dict[str, Metric], *, profiled: bool) -> list[
         if category == "added":
             places = [p for p in places if (p.b[0].short_name, p.b[0].op) not in explained]
         said += _places(category, places)
-    said += [_place(place) for place in pair.places if _misnamed(place)]
     said += [_copy(copy) for copy in pair.copies if copy.why]
     said += _host(pair.operators, profiled=profiled)
     for name, words in (("launches", "launches"), ("synchronizations", "synchronizations")):
@@ -59,8 +59,18 @@ def _changed(pair: Pair, metrics: dict[str, Metric], *, profiled: bool) -> list[
         change = metrics[name].changes[pair.b]
         if change is not None and change.direction in ("less", "more") and change.absolute:
             percent = f" ({signed(change.relative)})" if change.relative else ""
-            said.append(f"{_called(words, profiled)} {_times(metrics[name], pair)}{percent}")
+            if not _drifts(change):
+                said.append(f"{_called(words, profiled)} {_times(metrics[name], pair)}{percent}{_caution(change)}")
     return said
+
+
+def _drifts(change: Change) -> bool:
+    """Whether a change is no more than drift between two runs of one program."""
+    return (change.reason or "").startswith(DRIFT_OF_TWINS)
+
+
+def _caution(change: Change) -> str:
+    return f": {DRIFT_OF_RUNS}" if (change.reason or "").startswith(DRIFT_OF_RUNS) else ""
 
 
 def _called(words: str, profiled: bool) -> str:
@@ -172,4 +182,7 @@ def _same(pair: Pair, metrics: dict[str, Metric], *, profiled: bool) -> list[str
         if change is not None and change.direction == "same":
             inside = f" (a difference {change.reason})" if change.absolute else ""
             said.append(f"{_called(words, profiled)} {_times(metrics[name], pair)}{inside}")
+        elif change is not None and _drifts(change):
+            times = f"{_times(metrics[name], pair)} ({signed(change.relative or 0.0)})"
+            said.append(f"{_called(words, profiled)} {times}: {DRIFT_OF_TWINS}")
     return said

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from foretrace.comparison.metrics import METRICS, unit_of
 from foretrace.errors import InputError
-from foretrace.model.comparison import Change, Comparison, Gate, Metric
+from foretrace.model.comparison import Change, Comparison, Gate, Metric, Pair
 from foretrace.model.words import bytes_of, flop, signed, time, whole
 
 __all__ = ["Condition", "judge", "parse_condition"]
@@ -77,16 +77,17 @@ def parse_condition(text: str) -> Condition:
 
 
 def judge(comparison: Comparison, conditions: list[Condition]) -> list[Gate]:
-    """Each condition against each trace but the baseline. ``failed`` where the condition holds."""
+    """Each condition against each trace but the baseline. ``failed`` where the condition holds.
+
+    A condition on a change fails as well where the traces are unrelated: nothing was held against the baseline.
+    """
     metrics = {metric.name: metric for metric in comparison.metrics}
-    return [
-        _judge(condition, metrics[condition.metric], side)
-        for condition in conditions
-        for side in range(1, len(comparison.sides))
-    ]
+    return [_judge(condition, metrics[condition.metric], pair) for condition in conditions for pair in comparison.pairs]
 
 
-def _judge(condition: Condition, metric: Metric, side: int) -> Gate:
+def _judge(condition: Condition, metric: Metric, pair: Pair) -> Gate:
+    side = pair.b
+
     def gate(state: str, detail: str) -> Gate:
         return Gate(expression=condition.text, side=side, state=state, detail=detail)  # type: ignore[arg-type]
 
@@ -96,6 +97,8 @@ def _judge(condition: Condition, metric: Metric, side: int) -> Gate:
             return gate("unknown", f"{metric.name} is unknown: {value.reason}")
         failed = _OPERATORS[condition.test](value.median, condition.limit)
         return gate("failed" if failed else "held", f"{metric.name} is {_words(metric, value.median)}")
+    if not pair.related:
+        return gate("failed", "the traces are unrelated: the change from the baseline cannot be told")
     change = metric.changes[side]
     if change is None or change.direction == "unknown" or change.absolute is None:
         reason = change.reason if change is not None else None

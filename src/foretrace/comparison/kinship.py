@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from foretrace.comparison.identity import expected_of, may_drift, other_parameters, same_workload, twins
 from foretrace.comparison.notes import how_aligned, surroundings
 from foretrace.comparison.places import Alignment, total
+from foretrace.comparison.products import same_share
 from foretrace.comparison.subject import Item, Subject
-from foretrace.knowledge.comparing import RELATED_GPU_SHARE, RELATED_OPERATOR_SHARE, SAME_FLOPS
+from foretrace.knowledge.comparing import (
+    RELATED_GPU_SHARE,
+    RELATED_OPERATOR_SHARE,
+    RELATED_PRODUCT_SHARE,
+    SAME_FLOPS,
+)
 from foretrace.knowledge.limits import COMPUTE_KINDS, SHOWN_KINDS
 from foretrace.model.words import share_of, whole
 
-__all__ = ["Kinship", "damage", "kinship", "recompiles"]
+__all__ = ["DRIFT_OF_RUNS", "DRIFT_OF_TWINS", "Kinship", "damage", "kinship", "recompiles"]
+
+# Unprofiled timings hold the spread within one process; what differs between two they cannot tell.
+DRIFT_OF_TWINS = "drift between two runs of the same program; `foretrace bench` interleaves what it compares"
+DRIFT_OF_RUNS = "timed in two runs, between which clocks and neighbours differ; `foretrace bench` interleaves"
 
 
 @dataclass
@@ -26,13 +37,22 @@ class Kinship:
     withheld: str | None = None
     notes: list[str] = field(default_factory=list)
     other_work: str | None = None  # why a ratio of times would be no speed-up (other work, a prediction)
+    expected: str | None = None  # "predicted for compile, recorded eager": a prediction of another variant
+    drifts: str | None = None  # why unprofiled timings of the two may differ though the program does not
+    twins: bool = False  # two recordings known to be of one program
 
 
 def kinship(a: Subject, b: Subject, alignment: Alignment) -> Kinship:
     """Judge a pair: related or not, same work or not, and what must be said before any number."""
     gpu_share = _gpu_share(alignment)
     operator_share = _operator_share(a, b)
-    related = (gpu_share or 0.0) >= RELATED_GPU_SHARE or (operator_share or 0.0) >= RELATED_OPERATOR_SHARE
+    product_share = same_share(a.products, b.products)
+    related = (
+        same_workload(a, b)
+        or (gpu_share or 0.0) >= RELATED_GPU_SHARE
+        or (operator_share or 0.0) >= RELATED_OPERATOR_SHARE
+        or (product_share or 0.0) >= RELATED_PRODUCT_SHARE
+    )
     found = Kinship(related, gpu_share, operator_share)
     if not related:
         found.withheld = "the traces are unrelated"
@@ -40,8 +60,20 @@ def kinship(a: Subject, b: Subject, alignment: Alignment) -> Kinship:
         return found
     found.notes += [*surroundings(a, b), *how_aligned(a, b, alignment)]
     _work(found, a, b, alignment)
+    if product_share is not None:
+        found.notes.append(f"Matrix products of equal size hold {share_of(product_share)} of the products' FLOPs.")
+    found.expected = expected_of(a, b, alignment)
     if a.report.trace.predicted != b.report.trace.predicted and found.other_work is None:
-        found.other_work = "one of the two is predicted: the difference is the prediction's error"
+        found.other_work = (
+            f"{found.expected}: the change is expected, not measured"
+            if found.expected
+            else "one of the two is predicted: the difference is the prediction's error"
+        )
+    found.twins = twins(a, b, alignment)
+    if found.twins:
+        found.drifts = DRIFT_OF_TWINS
+    elif may_drift(a, b):
+        found.drifts = DRIFT_OF_RUNS
     both = (("the baseline", a), ("the other trace", b))
     compiling = [name for name, subject in both if recompiles(subject)]
     damaged = [f"{name}: {what}" for name, subject in both for what in damage(subject)]
@@ -122,20 +154,38 @@ def _work(found: Kinship, a: Subject, b: Subject, alignment: Alignment) -> None:
                 sizes[f"{_size(one)} → {_size(other)}"] += 1
             if one.dtype and other.dtype and one.dtype != other.dtype:
                 types[f"{one.dtype} → {other.dtype}"] += 1
-    reasons = []
+    both_gpu = bool(a.items and b.items)
+    reasons = other_parameters(a, b)
     if sizes:
         reasons.append(f"other sizes: {_listed(sizes)}")
     if types:
         reasons.append(f"other element types: {_listed(types)}")
+    if not a.items and not b.items:
+        flops, known = _cpu_flops(a, b)
+    elif not both_gpu and a.report.trace.has.gpu != b.report.trace.has.gpu:
+        known = False  # what was not recorded is not zero
     if known and max(flops) and abs(flops[1] - flops[0]) > SAME_FLOPS * max(flops):
         reasons.append(
             f"{whole(flops[1] / flops[0])} times the FLOPs" if flops[0] else "the baseline holds no matrix products"
         )
-    both_gpu = bool(a.items and b.items)
-    found.same_work = False if reasons else (True if known and both_gpu else None)
+    both_known = both_gpu or (a.products is not None and b.products is not None)
+    found.same_work = False if reasons else (True if known and both_known else None)
     if reasons:
         found.other_work = "the traces do not do the same work"
         found.notes.insert(0, f"Not the same work: {'; '.join(reasons)}. A ratio of times would be no speed-up.")
+
+
+def _cpu_flops(a: Subject, b: Subject) -> tuple[list[int], bool]:
+    """FLOPs of both steps' products on the CPU, and whether they may be held against each other.
+
+    Generated code may hold products that no row tells: where a side that ran some tells fewer, nothing is known.
+    """
+    if a.products is None or b.products is None:
+        return [0, 0], False
+    both = (a.products, b.products)
+    fewer, more = sorted(both, key=lambda products: products.sizes.total())
+    hides = fewer.hidden and fewer.sizes.total() < more.sizes.total()
+    return [products.flops for products in both], not hides
 
 
 def _size(item: Item) -> str:

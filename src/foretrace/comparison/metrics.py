@@ -163,15 +163,26 @@ def compare_metrics(subjects: Sequence[Subject], kin: Sequence[Kinship]) -> list
                 changes.append(Change(direction="unknown", reason=verdict.withheld))
             elif name == "end_to_end" and (problem := _other_method(subjects[0], subject)):
                 changes.append(Change(direction="unknown", reason=problem))
+            elif name in _PROFILED and subjects[0].report.trace.has.gpu != subject.report.trace.has.gpu:
+                changes.append(Change(direction="unknown", reason="only one of the two traces holds GPU work"))
             elif name in _PROFILED and subjects[0].report.trace.predicted != subject.report.trace.predicted:
                 reason = "it was predicted without the profiler and recorded with it"
                 changes.append(Change(direction="unknown", reason=reason))
+            elif verdict.drifts and (name == "end_to_end" or (name in _PROFILED and verdict.twins)):
+                changes.append(_between_runs(change_of(values[0], value), verdict.drifts))
             elif name == "gpu_time" and (subjects[0].report.trace.predicted or subject.report.trace.predicted):
                 changes.append(_of_prediction(subjects[0], subject, values[0], value))
             else:
                 changes.append((change_of if name in _TIMES else counted)(values[0], value))
         metrics.append(Metric(name=name, unit=_UNITS[name], values=values, changes=changes))
     return metrics
+
+
+def _between_runs(change: Change, drifts: str) -> Change:
+    """A change of times whose spread is that within one process, with what lies between two."""
+    if change.direction in ("less", "more"):
+        change.reason = drifts if change.reason is None else f"{drifts}; {change.reason}"
+    return change
 
 
 def _of_prediction(a: Subject, b: Subject, one: Measure, other: Measure) -> Change:

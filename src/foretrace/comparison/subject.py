@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from foretrace.comparison.host import HostFacts, facts_of_chain, facts_of_trace
+from foretrace.comparison.products import Products, products_of
 from foretrace.knowledge.compiled import code_name, is_compile_row
 from foretrace.knowledge.limits import COLD_STEP_RATIO
 from foretrace.model.report import Kernel, Report, Step, Transfer
@@ -68,6 +69,7 @@ class Subject:
     rows: dict[int, list[GpuRow]]  # GPU rows of each step by index, in order of launch
     host: HostFacts
     warnings: list[str] = field(default_factory=list)
+    products: Products | None = None  # of the typical step, where the trace holds no GPU rows
 
     @property
     def timed(self) -> list[Step]:
@@ -92,6 +94,8 @@ def make_subject(report: Report, trace: Trace | None, side: SideFile | None) -> 
     host = facts_of_chain(report) if trace is None else facts_of_trace(trace, report, chosen, warm)
     items = [] if chosen is None else _items(report, rows, chosen, [steps[p].index for p in like], host)
     subject = Subject(report, side, steps, like, typical, cold, items, rows, host)
+    if trace is not None and chosen is not None and not report.trace.has.gpu:
+        subject.products = products_of(trace, chosen)
     if steps and len(like) < len(steps) and len(items):
         subject.warnings.append(
             f"{len(steps) - len(like)} of {len(steps)} steps launch other work than the step that is compared"

@@ -13,6 +13,7 @@ __all__ = [
     "PARTS_NAMED",
     "RELATED_GPU_SHARE",
     "RELATED_OPERATOR_SHARE",
+    "RELATED_PRODUCT_SHARE",
     "SAME_FLOPS",
     "absorbs",
     "copy_reason",
@@ -27,6 +28,11 @@ FEWEST_QUARTILES = 5
 # same model has about a third of its time; different models share some dispatch chains (linear → addmm) by chance.
 RELATED_GPU_SHARE = 0.20
 RELATED_OPERATOR_SHARE = 0.30
+
+# Without GPU rows, also when matrix products of equal size hold this share of both steps' FLOPs in products: compiled
+# code on a CPU has no other rows in common with the eager program. A forward pass is a third of a training step, and so
+# half of the two together.
+RELATED_PRODUCT_SHARE = 0.50
 
 # Sums of FLOPs that differ by less than this are the same work: only operators whose cost is not modelled differ.
 SAME_FLOPS = 0.01

@@ -241,6 +241,11 @@ DIFFERENCES: dict[str, Difference] = {
         why="No row of the trace accounts for it: the code that would do it did not run here, or does it another way.",
         source="the rows of the step",
     ),
+    "no_such_place": Difference(
+        why="A clause about a place that the trace does not have cannot hold: the name is misspelt, or the code did "
+        "not run. That something does not run is asked with calls == 0.",
+        source="the names of the trace's rows",
+    ),
     # times and amounts
     "time_of_kernels": Difference(
         why="These kernels take most of the time.",
@@ -254,6 +259,11 @@ DIFFERENCES: dict[str, Difference] = {
         why="GPU idle time of the step, put down to what surrounds each gap.",
         source="docs/concepts/steps.md, where idle time goes",
         findings=("cpu_starved", "cpu_wait_unproven", "cpu_wait_whole", "synchronization", "data_loading"),
+    ),
+    "unprofiled_rest": Difference(
+        why="Kernels take about as long without the profiler as with it; what is left of the unprofiled step the GPU "
+        "waits for the CPU.",
+        source="the side file's unprofiled timing; durations of the kernel rows",
     ),
     "cold_step": Difference(
         why="First calls load kernels, ask libraries for their choice and fill caches; the first recorded one also "

@@ -5,10 +5,23 @@ Sources: the options of ``torch.profiler.profile``, and what Kineto writes with 
 
 from __future__ import annotations
 
-__all__ = ["GUESS_TOLERANCE", "unknown_because"]
+__all__ = ["CLEAR_BOUND_SHARE", "GUESS_TOLERANCE", "PREDICTED_HEADING", "unknown_because"]
 
 # A guessed time counts as right within this share of it: people round to one or two digits.
 GUESS_TOLERANCE = 0.20
+
+# A predicted bound is expected of a recording where at least this share of the predicted kernel time is of that bound:
+# the verdict asks for less (limits.DOMINANT_SHARE), and predicted times are off by some per cent.
+CLEAR_BOUND_SHARE = 0.80
+
+# What stands above a predicted expectation. Figures: docs/concepts/prediction.md, how far off it is.
+PREDICTED_HEADING = """\
+{name}, by foretrace {version}.
+Counts and FLOPs are compared exactly, but predicted exactly for most programs only: of 50 judged ones
+the number of kernels was right for 92 %, that of memsets for 88 %. Therefore launches is a range, and
+memsets stays out (predicted: {memsets}; libraries clear memory or not as their version pleases).
+A time is an interval: the one of the prediction, meant for 80 % of the calls of a kernel, widened to 95 %.
+Of the judged kernels 77 %, and of the judged steps 96 %, lay inside before it was widened."""
 
 _UNKNOWN = {
     "no_gpu": "no kernel, copy or memset was recorded",
@@ -24,6 +37,8 @@ _UNKNOWN = {
     "graph_hides_queries": "a CUDA graph replays the kernels: what was asked before them was asked at its capture",
     "uncounted": "the {what} of {count} of {total} kernels are not known ({names})",
     "no_timing": "the step was not timed without the profiler (`foretrace run` does and keeps it beside the trace)",
+    "no_side": "the step's time without the profiler is not known: no {name} lies beside the trace; copy it along with "
+    "the trace (`foretrace run` writes both)",
     "no_compiled": "no compiled region ran: nothing of this trace went through torch.compile",
     "no_regions": "the compiled regions carry no ids (torch before 2.5)",
     "no_modules": "the trace has no module rows to find {name} in (record with_stack=True)",

@@ -4,7 +4,8 @@ The units are those of the report: times in µs, sizes in bytes, shares 0..1. Wh
 the reason beside it, never zero. Fields may be added within ``foretrace.compare/1``, never changed or removed.
 
 Every GPU row of the two compared steps stands in exactly one ``Place`` of a ``Pair``, so the counts and times of
-its ``categories`` add up to the step's.
+its ``categories`` add up to the step's. Where one trace alone recorded the GPU its rows have no counterpart, and
+there are no places.
 """
 
 from __future__ import annotations

@@ -40,7 +40,10 @@ class PredictedRow(msgspec.Struct, kw_only=True):
 
 
 class PredictedGroup(msgspec.Struct, kw_only=True):
-    """All predicted rows of one operator, kind and shape; times and amounts of all of them together, a step."""
+    """All predicted rows of one operator, kind and shape; times and amounts of all of them together, a step.
+
+    ``calls`` counts operator calls; one may take several rows. ``bound`` is that of the longest row.
+    """
 
     row: Literal["kernel", "memset", "memcpy"]
     kind: str
@@ -54,6 +57,7 @@ class PredictedGroup(msgspec.Struct, kw_only=True):
     flops: int | None
     bytes: int | None
     bound: Literal["compute", "memory", "latency", "unknown"]
+    kernels: int | None = None  # rows of these calls: more than calls where a library takes helper kernels
 
 
 class PredictionInfo(msgspec.Struct, kw_only=True):
@@ -62,8 +66,9 @@ class PredictionInfo(msgspec.Struct, kw_only=True):
     ``gpu_busy_us`` is the sum of the rows, its ends the sums of theirs (all errors on one side at once). ``cpu_us`` is
     the time to dispatch the step. ``flops`` and ``bytes`` sum up the rows that have them. ``compute_floor_us``: the
     FLOPs at the datasheet's peak rates; ``memory_floor_us``: the bytes at its bandwidth; ``peaks`` names the rates.
-    ``unknown``: operators that no rule knows and that are in no number, each with the reason. ``basis``: what the
-    times rest on, most time first.
+    ``unknown``: operators that no rule knows (in the numbers as one pass over their operands) and work that was not
+    followed, each with the reason; where there is any, the numbers are a lower bound. ``basis``: what the times rest
+    on, most time first.
     """
 
     predicted: bool
@@ -89,6 +94,7 @@ class PredictionInfo(msgspec.Struct, kw_only=True):
     memcpys: int
     groups: list[PredictedGroup]  # most time first
     rows: list[PredictedRow]  # in the order they run
+    modelled: list[str] = []  # sizes and types of the inputs and parameters, in words
 
 
 def is_predicted(meta: Mapping[str, Any]) -> bool:

@@ -105,6 +105,7 @@ class Program:
     persistent: dict[int, int]  # storage → bytes of parameters and inputs: there before the step begins
     unknown: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    modelled: list[str] = field(default_factory=list)  # sizes and types of inputs and parameters, in words
 
     def work(self) -> list[Work]:
         """All work in the order in which it is launched."""

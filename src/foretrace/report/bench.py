@@ -91,7 +91,7 @@ def _against_first(result: Result) -> str:
 
 def _sentences(bench: Bench) -> list[str]:
     first, *others = bench.variants
-    said = [_difference(result, first) for result in others if result.ratio is not None]
+    said = [_difference(result, first, bench.compiler_start_us) for result in others if result.ratio is not None]
     if bench.device == "cpu":
         said.append("The times are those of this CPU and say nothing about another machine.")
     said.append(_floor(bench))
@@ -99,13 +99,19 @@ def _sentences(bench: Bench) -> list[str]:
     if bench.compiler_start_us is not None and any(result.setup_us is not None for result in bench.variants):
         ready = time(bench.compiler_start_us)
         said.append(f"Compile times are with empty caches; before them the compiler took {ready} to get ready, once.")
+    for result in bench.variants:
+        if (result.graphs_compiled or 0) > 1 and not result.cuda_graph:
+            said.append(
+                f"{result.name} became {result.graphs_compiled} graphs: its code breaks between them or was compiled "
+                "again (TORCH_LOGS=graph_breaks,recompiles says where and why)."
+            )
     unchecked = [result for result in bench.variants if result.state == "unchecked"]
     if unchecked:
         said.append(f"Results were not checked: {unchecked[0].reason}.")
     return said
 
 
-def _difference(result: Result, first: Result) -> str:
+def _difference(result: Result, first: Result, start_us: float | None) -> str:
     ratio, pays = result.ratio, result.pays_after
     assert ratio is not None
     if ratio.low is None or ratio.high is None:
@@ -121,7 +127,8 @@ def _difference(result: Result, first: Result) -> str:
     if pays is None or pays.state != "after" or pays.calls is None:
         return f"{text}, so compiling never pays." if pays is not None and pays.state == "never" else f"{text}."
     won_back = count(pays.calls, "call")
-    return f"{text}; the {time(result.setup_us)} spent before the first fast call are won back after {won_back}."
+    start = f", without the {time(start_us)} in which the compiler gets ready once" if start_us is not None else ""
+    return f"{text}; the {time(result.setup_us)} spent before the first fast call are won back after {won_back}{start}."
 
 
 def _floor(bench: Bench) -> str:

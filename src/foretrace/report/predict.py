@@ -34,7 +34,9 @@ def render_prediction(report: Report, view: View | None = None) -> str:
 
 def _title(info: PredictionInfo, view: View) -> list[Line]:
     head = line(Span("foretrace", "dim"), "  ", Span(f"{info.program}, {info.variant}, {info.mode}", "title"))
-    return [head, *paragraph(f"PREDICTED for {info.gpu}; nothing ran, nothing was measured", view.width, indent=0)]
+    modelled = paragraph(" · ".join(info.modelled), view.width, indent=0) if info.modelled else []
+    said = paragraph(f"PREDICTED for {info.gpu}; nothing ran, nothing was measured", view.width, indent=0)
+    return [head, *said, *modelled]
 
 
 def _said(lead: str, text: str, view: View, style: str = "") -> list[Line]:
@@ -46,7 +48,8 @@ def _totals(info: PredictionInfo, report: Report, view: View) -> list[Line]:
     rows += [count(many, one) for many, one in ((info.memsets, "memset"), (info.memcpys, "copy")) if many]
     launches = count(len(info.rows), "launch", "launches")
     if not info.rows:
-        return _said("GPU", "nothing is launched: no operator of this step does work on the GPU", view)
+        seen = " that was followed" if info.unknown else ""
+        return _said("GPU", f"nothing is launched: no operator of this step{seen} does work on the GPU", view)
     between = f"{time(info.gpu_busy_low_us)} to {time(info.gpu_busy_high_us)}"
     lines = _said("GPU", f"busy {time(info.gpu_busy_us)} a step ({between}): {listed(rows)}, {launches}", view)
     lines += _said("CPU", f"{time(info.cpu_us)} to dispatch the step, without a profiler", view)
@@ -98,8 +101,16 @@ def _kernels(info: PredictionInfo, view: View) -> list[Line]:
         Column("bound", left=True, keep=5),
     ]
     rows = [_row(group, divisor, flops) for group in shown]
-    head: Line = [Span("WHAT WILL RUN", "section"), Span("  most time first; all calls of a step together", "dim")]
+    told = "  most time first; all calls of a step together"
+    if any(map(_helpers, shown)):
+        told += "; +: helper kernels"
+    head: Line = [Span("WHAT WILL RUN", "section"), Span(told, "dim")]
     return [head, *table(columns, rows, view.width), *more(len(info.groups), limit, "row")]
+
+
+def _helpers(group: PredictedGroup) -> int:
+    """Rows beyond one a call."""
+    return max(0, (group.kernels or 0) - group.calls)
 
 
 def _row(group: PredictedGroup, divisor: float, flops: float) -> list[str]:
@@ -107,7 +118,7 @@ def _row(group: PredictedGroup, divisor: float, flops: float) -> list[str]:
         group.op,
         group.kind,
         group.shape or UNKNOWN,
-        number(group.calls),
+        number(group.calls) + (f" +{number(_helpers(group))}" if _helpers(group) else ""),
         number(group.us / divisor),
         f"{number(group.low_us / divisor)}–{number(group.high_us / divisor)}",
         percent(group.share),
@@ -120,7 +131,7 @@ def _row(group: PredictedGroup, divisor: float, flops: float) -> list[str]:
 def _unknown(info: PredictionInfo, view: View) -> list[Line]:
     if not info.unknown:
         return []
-    lines: list[Line] = [[], [Span("NOT PREDICTED", "suspect"), Span("  in none of the numbers above", "dim")]]
+    lines: list[Line] = [[], [Span("GUESSED", "suspect"), Span("  so the numbers above are a lower bound", "dim")]]
     for operator, reason in info.unknown.items():
         lines += paragraph(f"{operator}: {reason}", view.width, lead="• ")
     return lines

@@ -116,6 +116,10 @@ def _no_gpu(report: Report, what: str) -> Line:
     return line(f"  The trace holds no GPU rows, so no {what}.")
 
 
+_NO_SIZES = "M, N, K unknown: the operator's shapes were not recorded, or do not give them."
+_SOME_SIZES = "Without M, N, K: a product's helper kernel, or the shapes were not recorded or do not give them."
+
+
 def gemms(report: Report, view: View) -> list[Line]:
     """Matrix products by shape and kernel, in torch's order M (rows), N (columns), K (reduction)."""
     if not report.gemms:
@@ -124,7 +128,7 @@ def gemms(report: Report, view: View) -> list[Line]:
     shown = report.gemms[:limit]
     lines = _gemm_table(shown, view.width) + more(len(report.gemms), limit, "matrix product")
     if any(gemm.m is None for gemm in shown):
-        lines += note("M, N, K unknown: the operator's shapes were not recorded, or do not give them.", view.width)
+        lines += note(_NO_SIZES if all(gemm.m is None for gemm in shown) else _SOME_SIZES, view.width)
     lines += peak_note(peak_marks(gemm.peak for gemm in shown), view)
     return lines
 

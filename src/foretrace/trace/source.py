@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import sys
 import zlib
 from collections.abc import Callable
@@ -58,6 +59,8 @@ def read_source(path: str | Path) -> Source:
 def _read_bytes(path: str | Path) -> bytes:
     name = str(path)
     try:
+        if name != "-" and stat.S_ISCHR(Path(path).stat().st_mode):
+            raise TraceReadError(f"{name} is a device, which may never end; name a file, or - for standard input")
         return sys.stdin.buffer.read() if name == "-" else Path(path).read_bytes()
     except FileNotFoundError:
         raise TraceReadError(f"{name}: no such file; check the path") from None

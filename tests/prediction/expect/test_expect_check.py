@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import foretrace
@@ -114,11 +115,10 @@ def test_a_bias_in_the_epilogue_accounts_for_a_missing_addition():
     [
         (EAGER, expect(peak_memory_bytes="<= 1 GB"), "profile_memory=True"),
         (EAGER, expect(bound="compute"), "this trace alone cannot tell"),
-        (EAGER, expect(unprofiled_us="<= 250"), "not timed without the profiler"),
+        (EAGER, expect(unprofiled_us="<= 250"), "no mlp_eager.side.json lies beside the trace; copy it along"),
+        (EAGER, expect(bound="compute"), "no mlp_eager.side.json lies beside the trace"),
         (EAGER, expect(graph_breaks=0), "no compiled region"),
-        (EAGER, expect(region="mlp_fw", kernels=5), "no region is called mlp_fw in the trace; it has mlp_fwd"),
         (EAGER, expect(module="Linear_0", kernels=1), "with_stack=True"),
-        (EAGER, expect(op="aten::bmm", kernels=1), "no operator is called aten::bmm"),
         (GRAPH, expect(flops="> 0"), "replayed by a CUDA graph"),
         (GRAPH, expect(op="aten::mm", kernels=3), "a CUDA graph replays 4 kernels"),
         (GRAPH, expect(occupancy_query_before="gemm"), "a CUDA graph replays the kernels"),
@@ -135,6 +135,33 @@ def test_what_the_trace_does_not_hold_is_unknown_with_the_reason(
     assert one.observed is None
     assert one.reason is not None
     assert any(part in one.reason for part in why.split("|")), one.reason
+
+
+@pytest.mark.parametrize(
+    ("expectation", "said"),
+    [
+        (expect(region="mlp_fw", kernels=5), "no region is called mlp_fw in the trace; it has mlp_fwd"),
+        (expect(region="mlp_fw", gpu_busy_us="<= 250"), "no region is called mlp_fw in the trace; it has mlp_fwd"),
+        (expect(region="mlp_fw", order=["gemm"]), "no region is called mlp_fw in the trace; it has mlp_fwd"),
+        (expect(op="aten::bmm", kernels=0), "no operator is called aten::bmm in the trace; it has aten::mm"),
+        (expect(op="aten::bmm", calls=1), "no operator is called aten::bmm in the trace; it has aten::mm"),
+    ],
+)
+def test_a_name_that_occurs_nowhere_breaks_its_clauses(expectation: foretrace.Expectation, said: str):
+    (one,) = check(EAGER, expectation).outcomes
+    assert (one.state, one.reason) == ("broken", None)
+    assert [(account.rule, account.text) for account in one.accounts] == [("no_such_place", said)]
+
+
+def test_that_something_does_not_run_is_asked_with_its_calls():
+    assert check(EAGER, expect(op="aten::bmm", calls=0)).state == "held"
+
+
+def test_what_is_no_trace_is_refused_in_a_sentence():
+    with pytest.raises(InputError, match="takes a trace, its path or a report, not a dict"):
+        check({"traceEvents": []}, "gemm == 3")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"dict is no expectation: make one with foretrace\.expect"):
+        check(EAGER, {"gemm": 3})  # type: ignore[arg-type]
 
 
 def test_what_nobody_can_set_the_pace_of_is_broken_all_the_same():
@@ -231,6 +258,16 @@ def test_a_report_alone_is_checked_as_far_as_it_goes():
     assert [one.state for one in checked.outcomes] == ["held", "held", "held", "unknown"]
     assert checked.outcomes[3].reason is not None
     assert "check the trace itself" in checked.outcomes[3].reason
+
+
+def test_the_file_of_a_report_is_checked_like_the_report(tmp_path: Path):
+    file = tmp_path / "report.json"
+    file.write_bytes(msgspec.json.encode(foretrace.explain(EAGER)))
+    checked = check(file, expect(kernels=5, recompiles=0))
+    assert [one.state for one in checked.outcomes] == ["held", "unknown"]
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(InputError, match=r"report\.json is a report of foretrace that cannot be read"):
+        check(file, expect(kernels=5))
 
 
 def test_a_line_or_a_file_is_an_expectation_too(tmp_path: Path):

@@ -47,6 +47,10 @@ def test_and_joins_and_repeats_nothing():
     assert [clause.quantity for clause in both.clauses] == ["gemm", "kernels"]
 
 
+def test_one_equal_sign_is_as_good_as_two():
+    assert parse_line("gemm = 3") == parse_line("gemm == 3")
+
+
 def test_a_place_holds_for_what_is_put_into_it():
     inner = expect("gemm == 3", expect(kernels=5), region="mlp_fwd")
     assert {clause.scope for clause in inner.clauses} == {Scope(region="mlp_fwd")}
@@ -60,6 +64,9 @@ def test_a_place_holds_for_what_is_put_into_it():
         ("gemmm == 3", "did you mean gemm"),
         ("gemm", "write QUANTITY == VALUE"),
         ("gemm != 3", "write a range"),
+        ("gemm === 3", "'=== 3' is no number and no range"),
+        ("gemm == == 3", "is no number and no range"),
+        ("bound === compute", "write bound == …"),
         ("gemm == 2.5", "whole number"),
         ("gemm == -1", "negative"),
         ("gpu_busy_us == 236", "no measured time is exactly"),

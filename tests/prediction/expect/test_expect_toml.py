@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from foretrace import expect
 from foretrace.errors import InputError
+from foretrace.knowledge.expectations import PREDICTED_HEADING
 from foretrace.prediction.expect import parse_line, parse_toml, read_toml
 from foretrace.prediction.expect.toml_lines import Lines
 
@@ -160,6 +161,18 @@ def test_every_quantity_is_documented():
     kind_times = {f"{kind}_us" for kind in KINDS}
     named = {name for name in QUANTITIES if name not in kind_times and name != "kernel"}
     assert [name for name in sorted(named) if f"`{name}`" not in page] == []
+
+
+def test_the_heading_of_a_predicted_file_quotes_the_documented_figures():
+    page = DOCS.with_name("prediction.md").read_text(encoding="utf-8")
+    for row in (
+        "programs whose number of kernels is exactly right",
+        "programs whose number of memsets is exactly right",
+        "measured steps inside the predicted interval",
+        "measured kernels inside their intervals",
+    ):
+        (share,) = re.findall(rf"\| {row} \| (\d+ %) \|", page)
+        assert share in PREDICTED_HEADING, row
 
 
 def test_the_example_file_can_be_read():

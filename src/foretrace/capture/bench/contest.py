@@ -15,7 +15,7 @@ from foretrace.capture.bench.load import under_load
 from foretrace.capture.bench.outcome import compare, note_timing
 from foretrace.capture.bench.reference import make_yardstick
 from foretrace.capture.bench.sweep import sweep
-from foretrace.capture.bench.tools import Tools, cold_caches, copy_of
+from foretrace.capture.bench.tools import Tools, cold_caches, copy_of, quiet_compiler
 from foretrace.capture.bench.work import count_work, hold_against
 from foretrace.capture.surroundings import describe
 from foretrace.capture.variants import MODES, step_of
@@ -67,7 +67,8 @@ def run_bench(request: Request, *, tools: Tools | None = None, say: Callable[[st
     if not request.variants:
         raise InputError("no variant was given to time")
     compiling = any(tools.compiles(variant) for variant in request.variants)
-    with cold_caches() if compiling else contextlib.nullcontext(lambda: None) as empty_caches:
+    caches = cold_caches() if compiling else contextlib.nullcontext(lambda: None)
+    with caches as empty_caches, quiet_compiler():
         return _run(request, tools, say, empty_caches)
 
 

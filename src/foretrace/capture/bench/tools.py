@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +17,7 @@ from foretrace.capture.variants import VARIANTS, check_variant, replays_graphs, 
 from foretrace.capture.workloads import Program
 from foretrace.timing import Clock
 
-__all__ = ["Tools", "cold_caches", "copy_of", "mapped", "persistent_bytes", "said", "synchronize"]
+__all__ = ["Tools", "cold_caches", "copy_of", "mapped", "persistent_bytes", "quiet_compiler", "said", "synchronize"]
 
 
 def _compiles(variant: str) -> bool:
@@ -92,6 +93,19 @@ def persistent_bytes(program: Program) -> int:
         tensors += list(listed()) if callable(listed) else []
     storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
     return sum(storages.values())
+
+
+@contextmanager
+def quiet_compiler() -> Iterator[None]:
+    """Without Dynamo's pages of advice on graph breaks, which are counted and told; TORCH_LOGS asks for them."""
+    logger = logging.getLogger("torch._dynamo")
+    level = logger.level
+    if "TORCH_LOGS" not in os.environ:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @contextmanager

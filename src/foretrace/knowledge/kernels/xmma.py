@@ -70,6 +70,10 @@ def match(text: str) -> Found | None:
             continue
         elif token.lower() == "splitk" or (token == "split" and tokens[position + 1 : position + 2] == ["k"]):
             decoded["splitk"] = True
+            if tokens[position : position + 3] == ["split", "k", "kernel"]:
+                # Of the two kernels of a split product the second, which adds up what the first has written; the
+                # first is named like a product that is not split.
+                decoded["role"] = "split-K reduction"
         elif token == "k" and "splitk" in decoded:
             continue
         elif token in ("relu", "gelu", "bias"):
@@ -87,6 +91,8 @@ def match(text: str) -> Found | None:
     short = f"{arch} xmma {operation} {decoded.get('tile', '')}"
     if decoded.get("layout"):
         short += f" {decoded['layout'].lower()}"
+    if "role" in decoded:
+        short += f" {decoded['role']}"
     return Found(kind, family, short, decoded, unknown)
 
 

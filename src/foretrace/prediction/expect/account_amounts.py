@@ -1,4 +1,4 @@
-"""Accounts of times, of FLOPs and bytes, and of clauses of words."""
+"""Accounts of FLOPs and bytes, of memory, and of clauses of words."""
 
 from __future__ import annotations
 
@@ -6,66 +6,14 @@ from collections.abc import Iterator
 
 from foretrace.model.expectations import Account
 from foretrace.model.report import Kernel, Transfer
-from foretrace.model.words import bytes_of, share_of, time
+from foretrace.model.words import bytes_of, time
 from foretrace.prediction.expect import words
 from foretrace.prediction.expect.account_kernels import fused_away
 from foretrace.prediction.expect.accounts import Case
-from foretrace.prediction.expect.observe import observe
 
-__all__ = ["bound", "host_time", "kernel_time", "order", "peak", "same", "work"]
+__all__ = ["bound", "order", "peak", "same", "work"]
 
 _SHOWN = 4
-_WORTH = 0.05  # share of the whole from which a part is named
-
-
-def kernel_time(case: Case) -> Iterator[Account]:
-    """The kernels that hold most of the time, and what nobody may have counted beside them."""
-    wanted = set(case.seen.events) if case.seen is not None else set()
-    kernels = [kernel for kernel in case.view.kernels if kernel.event in wanted]
-    total = sum(kernel.duration_us for kernel in kernels)
-    groups: dict[str, list[Kernel]] = {}
-    for kernel in kernels:
-        groups.setdefault(kernel.short_name, []).append(kernel)
-    ranked = sorted(groups.items(), key=lambda item: -sum(kernel.duration_us for kernel in item[1]))
-    shown = [item for item in ranked[:_SHOWN] if sum(k.duration_us for k in item[1]) >= _WORTH * total]
-    parts = []
-    for name, members in shown:
-        us = sum(kernel.duration_us for kernel in members)
-        times = f"{len(members)} × " if len(members) > 1 else ""
-        parts.append(f"{times}{name} {time(us)} ({share_of(us / total)})" if total else name)
-    if parts:
-        yield case.account(
-            "time_of_kernels", ", ".join(parts), work=[max(m, key=lambda k: k.duration_us) for _, m in shown]
-        )
-
-
-def host_time(case: Case) -> Iterator[Account]:
-    """Idle causes of a step, a cold first step, and the CPU rows that take most of the time."""
-    subject, step = case.subject, case.view.step
-    cold = next((finding for finding in subject.report.findings if finding.rule == "cold_first_step"), None)
-    if cold is not None and step.index == 0 and case.difference > 0:
-        account = case.account("cold_step", cold.title)
-        account.evidence = cold.evidence
-        yield account
-    if not case.view.scope.inner and case.clause.quantity in ("wall_us", "period_us", "gpu_idle_us") and step.idle:
-        parts = [
-            f"{_cause(cause.cause)}{f' ({cause.detail})' if cause.detail else ''} {time(cause.us)}"
-            for cause in step.idle[:_SHOWN]
-        ]
-        yield case.account("idle_causes", f"the GPU was idle: {', '.join(parts)}")
-    rows = list(case.seen.rows) if case.seen is not None else []
-    if rows and subject.context is not None:
-        trace = subject.context.trace
-        by_name: dict[str, list[int]] = {}
-        for row in rows:
-            by_name.setdefault(trace.name(row), []).append(row)
-        ranked = sorted(by_name.items(), key=lambda item: -int(trace.duration[item[1]].sum()))[:_SHOWN]
-        parts = [f"{name} {time(int(trace.duration[found].sum()) / 1000)}" for name, found in ranked]
-        yield case.account("time_of_host", ", ".join(parts), rows=[found[0] for _, found in ranked])
-    elif case.clause.quantity in ("wall_us", "period_us") and not case.view.scope.inner:
-        busy = observe(subject, case.view, "gpu_busy_us")
-        if busy.value:
-            yield case.account("time_of_kernels", f"the GPU works {time(busy.value)} of it", why="")
 
 
 def work(case: Case) -> Iterator[Account]:
@@ -115,10 +63,6 @@ def order(case: Case) -> Iterator[Account]:
 def same(case: Case) -> Iterator[Account]:
     """The kernels that only one of the two traces has."""
     yield from _noted(case, "other_kernels")
-
-
-def _cause(name: str) -> str:
-    return name.replace("_", " ").replace("cpu", "the CPU")
 
 
 def _noted(case: Case, fact: str) -> Iterator[Account]:

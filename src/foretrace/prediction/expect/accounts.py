@@ -7,22 +7,34 @@ an entry of ``knowledge/differences.py``; a finding of the report that tells the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from foretrace.knowledge.differences import DIFFERENCES
 from foretrace.knowledge.kernels import KINDS
-from foretrace.model.expectations import Account, Clause
+from foretrace.model.expectations import Account, Clause, Range
 from foretrace.model.report import Evidence, Kernel, Transfer
-from foretrace.prediction.expect.quantities import ratio_of
+from foretrace.prediction.expect.observe import observe
+from foretrace.prediction.expect.quantities import find, ratio_of
 from foretrace.prediction.expect.relations import Answer
 from foretrace.prediction.expect.seen import Seen
 from foretrace.prediction.expect.subject import Subject, View
 
-__all__ = ["Case", "explain"]
+__all__ = ["Case", "excess", "explain"]
 
 _SHOWN_EVIDENCE = 8
 _SHOWN_ACCOUNTS = 6
 _TRANSFERS = ("memcpy", "memset")
+# Parts of a ratio that are explained by what holds most of them; of a count no single row is to blame for a ratio.
+_PART_UNITS = ("us", "flop", "bytes")
+_HOST_TIMES = ("wall_us", "period_us", "cpu_us", "unprofiled_us")
+
+
+def excess(value: float, wanted: Range) -> float:
+    """How much more than a range allows a value is; negative where it is less."""
+    low, high = wanted.low, wanted.high
+    if high is not None and value >= high:
+        return value - high
+    return value - low if low is not None else 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +44,8 @@ class Case:
     Attributes:
         seen: what a number came to; None for a clause of words.
         answer: what a clause of words came to; None for a number.
+        of_many: whether the clause spoke of several steps, so that an account of times has to name this one.
+        of_ratio: whether the clause is the larger part of a ratio of two times: GPU work is then no reason.
         siblings: the other clauses of the same scope: what the author expects beside this one.
     """
 
@@ -41,16 +55,20 @@ class Case:
     siblings: Sequence[Clause]
     seen: Seen | None = None
     answer: Answer | None = None
+    of_many: bool = False
+    of_ratio: bool = False
+
+    @property
+    def where(self) -> str:
+        """``in ProfilerStep#2: `` where the clause spoke of several steps."""
+        return f"in {self.view.step.label}: " if self.of_many else ""
 
     @property
     def difference(self) -> float:
         """How much more than the range allows was seen; negative where it is less."""
         if self.seen is None or self.seen.value is None or self.clause.range is None:
             return 0.0
-        low, high = self.clause.range.low, self.clause.range.high
-        if high is not None and self.seen.value >= high:
-            return self.seen.value - high
-        return self.seen.value - low if low is not None else 0.0
+        return excess(self.seen.value, self.clause.range)
 
     @property
     def counted(self) -> list[Kernel | Transfer]:
@@ -90,12 +108,22 @@ class Case:
 
 def explain(case: Case) -> list[Account]:
     """What accounts for the difference of a broken clause, most telling first; empty where nothing is known."""
-    from foretrace.prediction.expect import account_amounts, account_calls, account_kernels, account_transfers
+    from foretrace.prediction.expect import (
+        account_amounts,
+        account_calls,
+        account_kernels,
+        account_times,
+        account_transfers,
+    )
 
-    name = case.clause.quantity
-    parts = ratio_of(name)
+    if case.view.missing:
+        return [case.account("no_such_place", case.view.absent or "")]
+    parts = ratio_of(case.clause.quantity)
     if parts is not None:
-        name = parts[0]
+        part = _too_large(case, *parts)
+        if part is None:
+            return []
+        case = part
     explainers: dict[str, Callable[[Case], Iterator[Account]]] = {
         "kernels": account_kernels.counts,
         "kernel": account_kernels.patterns,
@@ -117,16 +145,44 @@ def explain(case: Case) -> list[Account]:
         "flops": account_amounts.work,
         "bytes": account_amounts.work,
         "peak_memory_bytes": account_amounts.peak,
-        "gpu_busy_us": account_amounts.kernel_time,
-        "wall_us": account_amounts.host_time,
-        "period_us": account_amounts.host_time,
-        "gpu_idle_us": account_amounts.host_time,
-        "cpu_us": account_amounts.host_time,
-        "unprofiled_us": account_amounts.host_time,
+        "gpu_busy_us": account_times.kernel_time,
+        "wall_us": account_times.step_time,
+        "period_us": account_times.step_time,
+        "gpu_idle_us": account_times.idle_time,
+        "cpu_us": account_times.cpu_time,
+        "unprofiled_us": account_times.unprofiled_time,
     }
     explainers |= dict.fromkeys(KINDS, account_kernels.counts)
-    explainers |= dict.fromkeys((f"{kind}_us" for kind in KINDS), account_amounts.kernel_time)
-    return list(explainers[name](case))[:_SHOWN_ACCOUNTS] or [_nothing_there(case)]
+    explainers |= dict.fromkeys((f"{kind}_us" for kind in KINDS), account_times.kernel_time)
+    found = list(explainers[case.clause.quantity](case))[:_SHOWN_ACCOUNTS]
+    return found or ([_nothing_there(case)] if _lacks(case) else [])
+
+
+def _too_large(case: Case, above: str, below: str) -> Case | None:
+    """The part of a ratio that is too large: above the line where the ratio is too high, below where it is too low.
+
+    None where no row can be named for it.
+    """
+    name, other = (above, below) if case.difference > 0 else (below, above)
+    if other == "gpu_idle_us":
+        name = "gpu_busy_us"  # a step that idles too little works too much of it
+    large, small = find(name), find(other)
+    if large is None or small is None or large.unit not in _PART_UNITS or {name, other} <= set(_HOST_TIMES):
+        return None
+    seen = observe(case.subject, case.view, name)
+    # What belongs to the smaller part as well does not make the larger one too large.
+    shared = set(observe(case.subject, case.view, other).events) if case.difference < 0 else set()
+    seen = replace(seen, events=tuple(event for event in seen.events if event not in shared))
+    clause = Clause(quantity=name, scope=case.clause.scope, range=Range(high=0.0))
+    return replace(case, clause=clause, seen=seen, of_ratio=small.unit == "us")
+
+
+def _lacks(case: Case) -> bool:
+    """Whether something was expected of which the place holds too few, or nothing."""
+    quantity = find(case.clause.quantity)
+    if case.seen is None or quantity is None or case.difference >= 0:
+        return False
+    return quantity.unit == "count" or case.seen.value == 0
 
 
 def _nothing_there(case: Case) -> Account:

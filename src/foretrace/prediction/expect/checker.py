@@ -20,11 +20,12 @@ from foretrace.model.expectations import (
     StepOutcome,
 )
 from foretrace.model.report import Report, Step
+from foretrace.model.reportfile import read_report
 from foretrace.model.sidefile import SideFile, read_side
 from foretrace.prediction.expect import words
-from foretrace.prediction.expect.accounts import Case, explain
+from foretrace.prediction.expect.accounts import Case, excess, explain
 from foretrace.prediction.expect.language import clause_text, expect
-from foretrace.prediction.expect.observe import observe
+from foretrace.prediction.expect.observe import distrusted, observe
 from foretrace.prediction.expect.quantities import find
 from foretrace.prediction.expect.relations import Answer, answer, bound_of_trace, matching
 from foretrace.prediction.expect.seen import Seen
@@ -41,8 +42,8 @@ def check(target: Trace | Report | str | Path, expectation: Expectation | str | 
     """Hold an expectation against a trace.
 
     Args:
-        target: a trace, its path (its side file is read too), or a report. A report alone does not hold API calls,
-            annotations and allocations: what needs them is unknown.
+        target: a trace, its path (its side file is read too), a report, or the path of one (``explain --json``). A
+            report alone does not hold API calls, annotations and allocations: what needs them is unknown.
         expectation: what ``foretrace.expect`` made, one line such as ``"gemm == 3"``, or the ``Path`` of a TOML file.
 
     Returns:
@@ -50,14 +51,23 @@ def check(target: Trace | Report | str | Path, expectation: Expectation | str | 
 
     Raises:
         TraceReadError: the path holds no readable trace.
-        InputError: the expectation cannot be read, or names a step that the trace does not have.
+        InputError: the expectation cannot be read, or names a step that the trace does not have; or what was given is
+            none of these.
     """
+    if not isinstance(target, Trace | Report | str | Path):
+        what = type(target).__name__
+        raise InputError(f"check takes a trace, its path or a report, not a {what}; give the path of the trace")
+    if not isinstance(expectation, Expectation | str | Path):
+        what = type(expectation).__name__
+        raise InputError(f"{what} is no expectation: make one with foretrace.expect(kernels=5, gemm=3)")
     if isinstance(expectation, Path):
         expectation = read_toml(expectation)
     elif isinstance(expectation, str):
         expectation = expect(expectation)
     if isinstance(target, Report):
         return judge(target, expectation)
+    if not isinstance(target, Trace) and (report := read_report(target)) is not None:
+        return judge(report, expectation)
     side = None if isinstance(target, Trace) else read_side(target)
     trace = target if isinstance(target, Trace) else load(target)
     return judge(explain_trace(trace, side=side), expectation, trace=trace, side=side)
@@ -129,8 +139,7 @@ class _Bench:
         judged = there or judged
         state: State = _worst([one.state for one in judged]) if judged else "unknown"
         wrong = [one for one in judged if one.state == "broken"]
-        # Where every step breaks it, the last one explains: the first may be cold.
-        broken = (wrong[-1] if len(wrong) == len(judged) else wrong[0]) if wrong else None
+        broken = self._telling(clause, wrong, len(judged)) if wrong else None
         reasons = list(dict.fromkeys(one.reason for one in judged if one.state == "unknown" and one.reason))
         if not judged:
             reasons = ["the trace holds no step"]
@@ -140,6 +149,7 @@ class _Bench:
             [(one.step.label, one.observed) for one in judged],
             "; ".join(reasons),
             broken=broken,
+            of_many=len(judged) > 1,
             steps=[
                 StepOutcome(
                     index=one.step.index,
@@ -160,6 +170,7 @@ class _Bench:
         reason: str | None,
         *,
         broken: _Judged | None = None,
+        of_many: bool = False,
         steps: Sequence[StepOutcome] = (),
     ) -> Outcome:
         quantity = find(clause.quantity)
@@ -177,11 +188,16 @@ class _Bench:
             state=state,
             reason=reason if state == "unknown" else None,
             steps=list(steps),
-            accounts=self._accounts(clause, broken) if state == "broken" and broken is not None else [],
+            accounts=self._accounts(clause, broken, of_many) if state == "broken" and broken is not None else [],
         )
 
     def _judged(self, clause: Clause, step: Step) -> _Judged:
         view = self.subject.view(clause.scope, step)
+        quantity = find(clause.quantity)
+        gpu = quantity is not None and quantity.gpu
+        if view.missing and clause.quantity != "calls" and distrusted(self.subject, gpu=gpu) is None:
+            # A misspelt name must not let a clause pass.
+            return _Judged(step, view, "broken", None, None)
         if clause.range is None:
             said = answer(self.subject, view, clause, self._other)
             return _Judged(step, view, said.state, said.observed, said.reason, answer=said)
@@ -199,17 +215,30 @@ class _Bench:
         steps = self.subject.active or self.subject.report.steps
         if not steps:
             return self._outcome(clause, "unknown", [], "the trace holds no step")
-        view = self.subject.view(EVERYWHERE, steps[0])
+        # A step like most of them; the first may be cold.
+        usual = sorted(steps, key=lambda step: step.period_us or 0.0)[(len(steps) - 1) // 2]
+        view = self.subject.view(EVERYWHERE, usual)
         if clause.range is None:
             said = bound_of_trace(self.subject, clause.words)
-            one = _Judged(steps[0], view, said.state, said.observed, said.reason, answer=said)
+            one = _Judged(usual, view, said.state, said.observed, said.reason, answer=said)
         else:
-            one = self._judged(clause, steps[0])
+            one = self._judged(clause, usual)
         return self._outcome(clause, one.state, [("", one.observed)], one.reason, broken=one)
 
-    def _accounts(self, clause: Clause, one: _Judged) -> list[Account]:
+    def _telling(self, clause: Clause, wrong: list[_Judged], of: int) -> _Judged:
+        """The step that explains: of times and ratios the one that misses by most, of counts one like the others."""
+        quantity, wanted = find(clause.quantity), clause.range
+        if wanted is not None and quantity is not None and quantity.unit in ("us", "share", "ratio"):
+            misses = [
+                abs(excess(one.observed, wanted)) if isinstance(one.observed, int | float) else 0.0 for one in wrong
+            ]
+            return wrong[misses.index(max(misses))]
+        # Where every step breaks it, the last one explains: the first may be cold.
+        return wrong[-1] if len(wrong) == of else wrong[0]
+
+    def _accounts(self, clause: Clause, one: _Judged, of_many: bool) -> list[Account]:
         siblings = [other for other in self.expectation.clauses if other.scope == clause.scope and other != clause]
-        return explain(Case(self.subject, one.view, clause, siblings, one.seen, one.answer))
+        return explain(Case(self.subject, one.view, clause, siblings, one.seen, one.answer, of_many))
 
     def _other(self, path: str) -> Subject:
         """The other trace, read once however many clauses name it."""

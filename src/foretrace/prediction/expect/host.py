@@ -6,7 +6,7 @@ import numpy as np
 
 from foretrace.analysis.context import whole
 from foretrace.knowledge.expectations import unknown_because
-from foretrace.knowledge.kineto import RowKind, compiled_region, is_compiling
+from foretrace.knowledge.kineto import RowKind
 from foretrace.knowledge.views import effect
 from foretrace.prediction.expect.seen import Seen, unknown
 from foretrace.prediction.expect.subject import Subject, View
@@ -24,38 +24,25 @@ def recompiles(subject: Subject, view: View) -> Seen:
     """
     if subject.context is None:
         return unknown(unknown_because("no_trace"))
-    context = subject.context
-    trace, step = context.trace, context.attribution.step
-    host = trace.rows(RowKind.OPERATOR, RowKind.ANNOTATION)
-    if not len(host):
+    if not len(subject.context.trace.rows(RowKind.OPERATOR, RowKind.ANNOTATION)):
         return unknown(unknown_because("no_operators"))
-    compiling = np.array([is_compiling(name) for name in trace.names] or [False])
-    rows = host[compiling[trace.name_id[host]] & (step[host] == view.step.index)].tolist()
-    outer = [row for row in rows if not any(compiling[trace.name_id[up]] for up in trace.forest.ancestors(row))]
-    if outer:
-        return Seen(len(outer), rows=tuple(outer))
+    outer = subject.compiled.compiling.get(view.step.index)
     # Without rows of the compiler: a frame that ran as one compilation before and as another one in this step.
-    seen: dict[str, set[str]] = {}
-    new: list[int] = []
-    for row, frame, number in _regions(subject):
-        known = seen.setdefault(frame, set())
-        if known and number not in known and int(step[row]) == view.step.index:
-            new.append(row)
-        known.add(number)
-    return Seen(len(new), rows=tuple(new))
+    rows = outer or subject.compiled.renewed.get(view.step.index, [])
+    return Seen(len(rows), rows=tuple(rows))
 
 
 def graph_breaks(subject: Subject, view: View) -> Seen:
     """Compiled frames that run in the step beyond the first one."""
     if subject.context is None:
         return unknown(unknown_because("no_trace"))
-    regions = [r for r in _regions(subject) if int(subject.context.attribution.step[r[0]]) == view.step.index]
+    regions = subject.compiled.regions.get(view.step.index)
     if not regions:
         return unknown(unknown_because("no_compiled"))
-    if all(frame == "?" for _, frame, _ in regions):
+    if all(frame == "?" for _, frame in regions):
         return unknown(unknown_because("no_regions"))
     first: dict[str, int] = {}
-    for row, frame, _ in regions:
+    for row, frame in regions:
         if frame != "?":
             first.setdefault(frame, row)
     rows = tuple(first.values())
@@ -104,18 +91,3 @@ def peak_memory(subject: Subject, view: View) -> Seen:
             if args.get("Device Type") == _GPU_DEVICE and total is not None and total > best:
                 best, at = total, row
     return Seen(best, rows=(at,)) if at >= 0 else unknown(unknown_because("no_memory"))
-
-
-def _regions(subject: Subject) -> list[tuple[int, str, str]]:
-    """Calls of compiled code in order of start: row, frame and compilation (``?`` where torch wrote no id)."""
-    assert subject.context is not None
-    trace = subject.context.trace
-    ids = [compiled_region(name) for name in trace.names]
-    named = np.array([i is not None for i in ids] or [False])
-    rows = trace.rows(RowKind.OPERATOR, RowKind.ANNOTATION)
-    rows = rows[named[trace.name_id[rows]]]
-    found = []
-    for row in rows[np.argsort(trace.start[rows], kind="stable")].tolist():
-        frame, _, number = (ids[trace.name_id[row]] or "?").partition("/")
-        found.append((row, frame, number))
-    return found

@@ -349,7 +349,7 @@ def _compared(value: object) -> object:
     """``== 2..4`` → ``2..4``: two equal signs before what is more than one number."""
     if not isinstance(value, str):
         return value
-    match = re.fullmatch(r"\s*(?:==?|~)\s*(.+)", value, re.DOTALL)
+    match = re.fullmatch(r"\s*(?:==?|~)\s*(?![=~])(\S.*)", value, re.DOTALL)
     if match is None:
         if value.lstrip().startswith("!"):
             raise InputError("!= is not understood; write a range, such as '>= 1'")
@@ -358,7 +358,7 @@ def _compared(value: object) -> object:
 
 
 def _unsigned(name: str, rest: str) -> object:
-    match = re.fullmatch(r"==?\s*(.+)", rest, re.DOTALL)
+    match = re.fullmatch(r"==?\s*(?!=)(\S.*)", rest, re.DOTALL)
     if match is None:
         raise InputError(f"{name} is a word, not a number: write {name} == …")
     separator = r"\s*\|\s*" if name == "bound" else r"\s*,\s*"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,13 @@ from foretrace.knowledge.kernels import KINDS
 from foretrace.knowledge.kineto import Call
 from foretrace.knowledge.limits import COMPUTE_KINDS
 from foretrace.model.report import Kernel, Transfer
+from foretrace.model.sidefile import side_path
 from foretrace.prediction.expect.host import graph_breaks, metadata_only, peak_memory, recompiles
 from foretrace.prediction.expect.quantities import find, ratio_of
 from foretrace.prediction.expect.seen import Seen, unknown
 from foretrace.prediction.expect.subject import Subject, View
 
-__all__ = ["distrusted", "observe"]
+__all__ = ["distrusted", "observe", "untimed"]
 
 _NAMED = 3
 
@@ -173,9 +175,18 @@ def _duration(subject: Subject, view: View) -> Seen:
     return Seen(total, rows=tuple(view.rows))
 
 
+def untimed(subject: Subject) -> str | None:
+    """That the side file with the unprofiled timing is missing; None where it is there, or no file was read."""
+    path = subject.report.trace.path
+    if subject.context is None or subject.context.side is not None or path in ("", "-"):
+        return None
+    side = side_path(path)
+    return None if side.exists() or not Path(path).is_file() else unknown_because("no_side", name=side.name)
+
+
 def _unprofiled(subject: Subject, _: View) -> Seen:
     timing = subject.report.trace.unprofiled
-    return Seen(timing.median_us) if timing is not None else unknown(unknown_because("no_timing"))
+    return Seen(timing.median_us) if timing is not None else unknown(untimed(subject) or unknown_because("no_timing"))
 
 
 def _work(field: str) -> Callable[[Subject, View], Seen]:

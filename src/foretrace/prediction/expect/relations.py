@@ -14,8 +14,8 @@ from foretrace.analysis.verdict import bound_of_kernels, verdict
 from foretrace.knowledge.expectations import unknown_because
 from foretrace.knowledge.kineto import Call
 from foretrace.model.expectations import Clause, State
-from foretrace.model.report import Kernel, Transfer
-from foretrace.prediction.expect.observe import distrusted
+from foretrace.model.report import Kernel, Transfer, Verdict
+from foretrace.prediction.expect.observe import distrusted, untimed
 from foretrace.prediction.expect.quantities import LIST_FIELDS
 from foretrace.prediction.expect.seen import Seen, unknown
 from foretrace.prediction.expect.subject import Subject, View
@@ -229,7 +229,7 @@ def bound_of_trace(subject: Subject, words: Sequence[str]) -> Answer:
     if why is not None:
         return Answer("unknown", None, why)
     found = subject.report.verdict
-    return _bounded(subject.report.kernels, found.bound, found.because, words)
+    return _bounded(subject, subject.report.kernels, found, words)
 
 
 def _bound(subject: Subject, view: View, words: Sequence[str]) -> Answer:
@@ -245,15 +245,17 @@ def _bound(subject: Subject, view: View, words: Sequence[str]) -> Answer:
     found = verdict(
         subject.context, [view.step], view.kernels, report.health, report.trace.unprofiled, report.trace.has.stacks
     )
-    return _bounded(view.kernels, found.bound, found.because, words)
+    return _bounded(subject, view.kernels, found, words)
 
 
-def _bounded(kernels: list[Kernel], bound: str, because: list[str], words: Sequence[str]) -> Answer:
-    if bound != "unknown":
-        return Answer("held" if bound in words else "broken", bound, notes=tuple(because))
+def _bounded(subject: Subject, kernels: list[Kernel], found: Verdict, words: Sequence[str]) -> Answer:
+    if found.bound != "unknown":
+        return Answer("held" if found.bound in words else "broken", found.bound, notes=tuple(found.because))
     nature, said = bound_of_kernels(kernels)
     if nature != "unknown" and not {nature, "overhead", "mixed"} & set(words):
         # Whoever sets the pace, it can only be the CPU, the kernels' own limit, or a mix of the two.
         note = f"{said}: not {' or '.join(words)}-bound, whoever sets the pace"
         return Answer("broken", f"not {' or '.join(words)}", notes=(note,))
-    return Answer("unknown", None, unknown_because("verdict", because="; ".join(because)))
+    missing = untimed(subject) if subject.report.trace.unprofiled is None else None
+    because = "; ".join([*found.because, *([missing] if missing is not None else [])])
+    return Answer("unknown", None, unknown_because("verdict", because=because))

@@ -18,6 +18,7 @@ from foretrace.knowledge.expectations import unknown_because
 from foretrace.knowledge.kineto import RowKind, module_name
 from foretrace.model.expectations import Scope
 from foretrace.model.report import Evidence, Kernel, Report, Step, Transfer
+from foretrace.prediction.expect.compiled import Compiled, compiled_of
 
 __all__ = ["Subject", "View", "matches"]
 
@@ -38,6 +39,7 @@ class View:
             step and where only a report is at hand.
         calls: trace rows of the API calls inside; None where the trace recorded none, or is not at hand.
         absent: why the scope is not in this step, None where it is.
+        missing: whether its name occurs nowhere in a trace that records such rows.
         hidden: why GPU work of the scope may be missing from it (graph replays), None where nothing is.
     """
 
@@ -49,6 +51,7 @@ class View:
     calls: list[int] | None = None
     absent: str | None = None
     hidden: str | None = None
+    missing: bool = False
 
 
 @dataclass(eq=False)
@@ -131,6 +134,11 @@ class Subject:
         return table
 
     @cached_property
+    def compiled(self) -> Compiled:
+        """Where the trace shows compiled code and its compiler; nothing without the trace."""
+        return compiled_of(self.context) if self.context is not None else Compiled()
+
+    @cached_property
     def launching(self) -> set[int]:
         """CPU rows with GPU work somewhere below them; empty without the trace."""
         return self.context.launching if self.context is not None else set()
@@ -178,11 +186,11 @@ class Subject:
             rows=self._outermost(parts, step),
         )
         if not view.rows:
-            view.absent = self._absent(parts)
+            view.absent, view.missing = self._absent(parts)
         replayed = sum(kernel.graph for kernel in whole.kernels) - sum(kernel.graph for kernel in view.kernels)
         if replayed and scope.region is None:
             view.hidden = unknown_because("graph_hides_scope", count=replayed)
-            view.absent = view.hidden if view.absent is not None else None
+            view.absent, view.missing = view.hidden if view.absent is not None else None, False
         return view
 
     def _outermost(self, parts: list[tuple[str, str]], step: Step) -> list[int]:
@@ -242,8 +250,11 @@ class Subject:
         known.update(dict.fromkeys(passed, answer))
         return answer
 
-    def _absent(self, parts: list[tuple[str, str]]) -> str:
-        """Why a scope holds nothing: its name is not in the trace, or not in this step."""
+    def _absent(self, parts: list[tuple[str, str]]) -> tuple[str, bool]:
+        """Why a scope holds nothing (its name is not in the trace, or not in this step), and whether it is missing.
+
+        It is missing where the trace records such rows and none has the name: labels come with the operators.
+        """
         assert self.context is not None
         from difflib import get_close_matches
 
@@ -263,12 +274,13 @@ class Subject:
             if kind == "module":
                 names = {found for name in names if (found := module_name(name)) is not None}
                 if not names:
-                    return unknown_because("no_modules", name=wanted)
+                    return unknown_because("no_modules", name=wanted), False
             near = get_close_matches(wanted, sorted(names), n=1, cutoff=0.5) or sorted(names)[:_LISTED]
             there = f"it has {', '.join(near)}" if near else "it has none at all"
             word = {"op": "operator", "module": "module", "region": "region"}[kind]
-            return unknown_because("absent", word=word, name=wanted, there=there)
-        return unknown_because("absent_here")
+            recorded = len(trace.rows(RowKind.OPERATOR)) or (kind != "op" and len(trace.rows(RowKind.ANNOTATION)))
+            return unknown_because("absent", word=word, name=wanted, there=there), bool(recorded)
+        return unknown_because("absent_here"), False
 
     def _part_of_report(self, scope: Scope, step: Step) -> View:
         """Without the trace: what the kernels' own paths tell."""

@@ -70,8 +70,11 @@ def parse_toml(text: str, *, name: str = "expectations", folder: Path | None = N
         raise InputError(f"{name}:{line}: this is no TOML: {said}") from None
     except (RecursionError, ValueError) as error:
         raise InputError(f"{name}: this is no TOML that can be read: {error}") from None
-    reader = _Reader(name, Lines(text), folder)
-    reader.table(document, EVERYWHERE, ())
+    try:
+        reader = _Reader(name, Lines(text), folder)
+        reader.table(document, EVERYWHERE, ())
+    except RecursionError:
+        raise InputError(f"{name} nests its tables deeper than an expectation can mean") from None
     if not reader.clauses:
         raise InputError(f"{name} holds no expectation; write one, such as kernels = 5")
     for position, sentence in problems(reader.clauses):

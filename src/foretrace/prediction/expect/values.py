@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from decimal import Decimal, localcontext
 
 from foretrace.errors import InputError
 from foretrace.model.expectations import Range
@@ -38,6 +39,7 @@ _SPAN = re.compile(_NUMBER.format("a") + r"\s*\.\.\s*" + _NUMBER.format("b"))
 _TOLERANCE = re.compile(_NUMBER.format("a") + r"\s*(?:±|\+/?-)\s*" + _NUMBER.format("b"))
 _COMPARED = re.compile(r"(?P<sign>>=|<=|>|<|==|=|≥|≤)\s*" + _NUMBER.format("a"))
 _LONGEST_NUMBER = 40
+_DIGITS = 60  # holds the longest number times the largest unit exactly
 _EXAMPLES = {
     "count": "3, '>= 2', '2..4'",
     "us": "'<= 250', '220..260', '236 us ± 10%'",
@@ -96,13 +98,14 @@ def parse_range(text: str, unit: str) -> Range:
 def _around(match: re.Match[str], unit: str) -> Range:
     middle = _value(match, "a", unit)
     if match["b_unit"] == "%" and unit != "share":
-        width = abs(middle) * _finite(float(match["b"])) / 100
+        width = _finite(abs(middle) * _finite(float(match["b"])) / 100)
     else:
         width = _value(match, "b", unit, match["a_unit"])
     if width < 0:
         raise InputError(f"a tolerance is not negative: {match[0]!r}")
     # Nothing that is measured here can be negative, so a wide tolerance ends at zero.
-    return Range(low=max(0.0, middle - width) if middle >= 0 else middle - width, high=middle + width)
+    low, high = _finite(middle - width), _finite(middle + width)
+    return Range(low=max(0.0, low) if middle >= 0 else low, high=high)
 
 
 def _narrowed(found: Range, sign: str, value: float, text: str) -> Range:
@@ -154,9 +157,12 @@ def _value(match: re.Match[str], group: str, unit: str, default_unit: str = "") 
     if written not in known:
         allowed = ", ".join(known) if known else "none, it is a plain number"
         raise InputError(f"{match[0]!r}: {written} is no unit of this quantity ({allowed})")
-    scaled = float(number) * known[written]
-    # 0.1 ms is 100 µs, not 100.00000000000001 µs.
-    return _finite(float(f"{scaled:.12g}"))
+    # In decimals: 0.1 ms is 100 µs, not 100.00000000000001 µs, and no digit of a count of FLOPs is lost.
+    with localcontext(prec=_DIGITS):
+        scaled = Decimal(number) * Decimal(repr(known[written]))
+    return _finite(
+        int(scaled) if scaled == scaled.to_integral_value() and scaled.adjusted() < _DIGITS else float(scaled)
+    )
 
 
 def _finite(value: float) -> float:

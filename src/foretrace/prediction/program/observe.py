@@ -23,7 +23,18 @@ from foretrace.prediction.program.operands import Call, Operand
 from foretrace.prediction.program.rms import LIBRARY
 from foretrace.prediction.work import Tensor
 
-__all__ = ["GRAPH", "MARK", "RENAMED", "Event", "ModulePath", "Recorder", "Storages", "observe", "without_modes"]
+__all__ = [
+    "GRAPH",
+    "MARK",
+    "RENAMED",
+    "Event",
+    "ModulePath",
+    "Recorder",
+    "Storages",
+    "dtype_of",
+    "observe",
+    "without_modes",
+]
 
 MARK = "foretrace#"  # a call of the dispatch mode, by number
 GRAPH = "foretrace graph#"  # a call of a compiled graph, by number
@@ -129,7 +140,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The record of a tensor."""
         storage = self.storages.number(tensor)
         return Operand(
-            Tensor(tuple(tensor.shape), tuple(tensor.stride()), _dtype(tensor), storage),
+            Tensor(tuple(tensor.shape), tuple(tensor.stride()), dtype_of(tensor), storage),
             tensor.device.type != "cpu",
             tensor.storage_offset(),
             tensor.untyped_storage().nbytes(),
@@ -201,7 +212,8 @@ def _input(value: Any) -> Tensor | None:
     )
 
 
-def _dtype(tensor: torch.Tensor) -> str:
+def dtype_of(tensor: torch.Tensor) -> str:
+    """The short name of a tensor's element type, ``bf16``."""
     known = element_type(str(tensor.dtype))
     return known.name if known is not None else str(tensor.dtype)
 

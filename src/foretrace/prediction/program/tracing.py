@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -15,7 +18,7 @@ from foretrace.prediction.program.autocast import autocast_on_gpu
 from foretrace.prediction.program.failures import failure_said
 from foretrace.prediction.program.graphs import Compiler
 from foretrace.prediction.program.lower import Lowering
-from foretrace.prediction.program.observe import ModulePath, Recorder, Storages, observe
+from foretrace.prediction.program.observe import ModulePath, Recorder, Storages, dtype_of, observe
 from foretrace.prediction.program.stand_ins import AsOnGpu, torch_version
 from foretrace.prediction.program.target import tensors_of, to_meta
 from foretrace.prediction.program.tree import build_tree
@@ -23,6 +26,9 @@ from foretrace.prediction.variants import check_variant
 from foretrace.prediction.work import Mode, Program
 
 __all__ = ["trace_program"]
+
+# Inputs that are named one by one; of more only the number.
+_SHOWN = 4
 
 
 def trace_program(
@@ -73,6 +79,7 @@ def trace_program(
     with ExitStack() as stack:
         stack.enter_context(_lists_as_on_gpu())
         stack.enter_context(autocast_on_gpu())
+        stack.enter_context(_threads_noticed(context.unknown))
         if compiler is None:
             stack.enter_context(roads.within_functions())
             stack.enter_context(roads)
@@ -84,11 +91,25 @@ def trace_program(
                 events = observe(lambda: step(recorder))
     roots = build_tree(events, recorder.calls, context, compiler.rows if compiler is not None else None)
     program = Program(name, roots, variant, mode, {}, context.unknown, list(dict.fromkeys(notes)))
+    program.modelled = _modelled(function, inputs, keywords)
     program.persistent = _persistent(program)
     for tensor in tensors_of((function, inputs, dict(keywords))):
         item = recorder.operand(tensor)
         program.persistent.setdefault(item.tensor.storage, item.access.bytes)
     return program
+
+
+@contextmanager
+def _threads_noticed(unknown: dict[str, str]) -> Iterator[None]:
+    """Say so where the program starts threads: what they dispatch is seen by no mode of this thread."""
+    start = threading.Thread.start
+
+    def noticed(thread: threading.Thread) -> None:
+        unknown.setdefault("threads of the program", "what they run is not followed, so it is in none of the numbers")
+        start(thread)
+
+    with patch.object(threading.Thread, "start", noticed):
+        yield
 
 
 def _not_followed(function: Callable[..., Any], mode: Mode) -> list[str]:
@@ -101,6 +122,26 @@ def _not_followed(function: Callable[..., Any], mode: Mode) -> list[str]:
             "one fused operator (the fast path); here their operators are taken one by one"
         ]
     return []
+
+
+def _modelled(function: Callable[..., Any], inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> list[str]:
+    """What was traced: ``inputs [8, 256, 512] bf16`` and ``parameters 12.6 M fp32``."""
+    shown = [f"{list(item.shape)} {dtype_of(item)}" for item in tensors_of((inputs, dict(keywords)))]
+    more = f", and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    said = [f"inputs {', '.join(shown[:_SHOWN])}{more}"] if shown else []
+    counts: Counter[str] = Counter()
+    for item in function.parameters() if isinstance(function, torch.nn.Module) else ():
+        counts[dtype_of(item)] += item.numel()
+    if counts:
+        said.append(f"parameters {', '.join(f'{_many(many)} {name}' for name, many in counts.most_common())}")
+    return said
+
+
+def _many(count: int) -> str:
+    for scale, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if count >= scale:
+            return f"{count / scale:.3g} {unit}"
+    return str(count)
 
 
 def _persistent(program: Program) -> dict[int, int]:
