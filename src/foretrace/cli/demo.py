@@ -43,8 +43,8 @@ def run(args: argparse.Namespace) -> int:
     for path in written:
         print(f"  foretrace explain --all {path}")
     print("  foretrace predict mlp --gpu A100 --variant compile")
-    if len(written) == 1:
-        print(f"  foretrace compare {SAMPLE} {written[0]}")
+    print("  foretrace predict mlp --gpu H200 --expectation mlp.toml")
+    print(f"  foretrace check {SAMPLE} mlp.toml")
     if written:
         print(f"\nWritten: {', '.join(str(path) for path in written)}")
     return 0
