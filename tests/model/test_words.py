@@ -13,6 +13,7 @@ from foretrace.model.words import (
     count,
     flop,
     listed,
+    many_of,
     number,
     percent,
     rate_of,
@@ -120,3 +121,11 @@ def test_named_times_are_summed_up_where_they_are_many():
 
 def test_a_time_just_below_a_thousand_is_written_out():
     assert time(999.7) == "1000 µs"
+
+
+@pytest.mark.parametrize(
+    ("how_many", "said"),
+    [(68, "68"), (4160, "4.16 k"), (999_999, "1000 k"), (12_582_912, "12.6 M"), (7_000_000_000, "7.00 G")],
+)
+def test_a_large_count_is_short_and_never_in_powers(how_many: int, said: str):
+    assert many_of(how_many) == said

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from foretrace.capture.workloads import Program
 from foretrace.errors import CaptureError, InputError
+from foretrace.prediction.program.walk import tensors_of
 
 __all__ = [
     "CXX_COMPILERS",
@@ -21,7 +22,6 @@ __all__ = [
     "make_step",
     "replays_graphs",
     "step_of",
-    "tensors_in",
     "transform",
 ]
 
@@ -128,7 +128,7 @@ def step_of(program: Program, function: Callable[..., Any], mode: str, *, graphs
         for leaf in leaves:
             leaf.grad = None
         result = forward()
-        outputs = [tensor for tensor in tensors_in(result) if tensor.requires_grad]
+        outputs = [tensor for tensor in tensors_of(result) if tensor.requires_grad]
         if not outputs:
             raise InputError("--mode train needs an output with gradients, and this program returns none")
         total = outputs[0].sum()
@@ -142,28 +142,11 @@ def step_of(program: Program, function: Callable[..., Any], mode: str, *, graphs
 
 def leaves_of(program: Program) -> list[Any]:
     """The tensors that get gradients: inputs first, then parameters."""
-    leaves = [item for item in tensors_in((program.inputs, dict(program.keywords))) if item.requires_grad]
+    leaves = [item for item in tensors_of((program.inputs, dict(program.keywords))) if item.requires_grad]
     parameters = getattr(program.function, "parameters", None)
     if callable(parameters):
         leaves += [item for item in parameters() if item.requires_grad]
     return leaves
-
-
-def tensors_in(value: Any) -> Iterator[Any]:
-    """All tensors in nested tuples, lists, dicts and dataclass-like outputs."""
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from tensors_in(item)
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from tensors_in(item)
-    elif hasattr(value, "__dataclass_fields__"):
-        for name in value.__dataclass_fields__:
-            yield from tensors_in(getattr(value, name))
 
 
 def graphs_compiled() -> int | None:

@@ -7,11 +7,9 @@ under the profiler and 23.3 µs alone on that host. Another host is up to twice 
 
 from __future__ import annotations
 
-__all__ = ["LAUNCH_US", "SYNCHRONOUS_US", "row_us"]
+__all__ = ["LAUNCH_US", "row_us"]
 
 LAUNCH_US = 4.0
-# A call that waits for the GPU costs at least this beside the waiting.
-SYNCHRONOUS_US = 5.0
 
 # Name → µs of the row itself. A name ending in * is a prefix.
 _ROWS = {

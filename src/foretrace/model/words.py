@@ -17,6 +17,7 @@ __all__ = [
     "count",
     "flop",
     "listed",
+    "many_of",
     "number",
     "percent",
     "scale_of_times",
@@ -101,6 +102,11 @@ def rate_of(gigabytes: float | None) -> str:
 def flop(value: float | None) -> str:
     """An amount of work, exact by formula and so with four digits: "38.65 GFLOP"."""
     return _prefixed(value, "FLOP", 4)
+
+
+def many_of(how_many: int) -> str:
+    """A large count in short, before its noun: "12.6 M", "68"."""
+    return _prefixed(how_many, "", 3).rstrip()
 
 
 def percent(part: float | None) -> str:

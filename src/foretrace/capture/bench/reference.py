@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from foretrace.capture.bench.tools import mapped, said
-from foretrace.capture.variants import leaves_of, step_of, tensors_in
+from foretrace.capture.variants import leaves_of, step_of
 from foretrace.capture.workloads import Program
 from foretrace.errors import CaptureError, ForetraceError
 from foretrace.knowledge.benching import EAGER_UNUSABLE, MAX_WORSE, NORM_WORSE, rounding_slack
 from foretrace.knowledge.dtypes import dtype as known_dtype
 from foretrace.model.bench import Check, TensorError
 from foretrace.model.words import share_of
+from foretrace.prediction.program.walk import tensors_of
 
 __all__ = ["Yardstick", "check", "collect", "make_yardstick"]
 
@@ -41,7 +42,7 @@ class Yardstick:
 
 def collect(result: Any, program: Program, mode: str) -> Results:
     """Copies of what a step returned, in training also of the gradients, by name."""
-    outputs = list(tensors_in(result))
+    outputs = list(tensors_of(result))
     found = {("output" if len(outputs) == 1 else f"output {i}"): tensor for i, tensor in enumerate(outputs)}
     if mode == "train":
         named = getattr(program.function, "named_parameters", None)

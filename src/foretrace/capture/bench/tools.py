@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from foretrace.capture.variants import VARIANTS, check_variant, replays_graphs, tensors_in, transform
+from foretrace.capture.variants import VARIANTS, check_variant, replays_graphs, transform
 from foretrace.capture.workloads import Program
+from foretrace.prediction.program.walk import tensors_of
 from foretrace.timing import Clock
 
 __all__ = ["Tools", "cold_caches", "copy_of", "mapped", "persistent_bytes", "quiet_compiler", "said", "synchronize"]
@@ -87,7 +88,7 @@ def copy_of(program: Program) -> Program:
 
 def persistent_bytes(program: Program) -> int:
     """Bytes of the storages of inputs, parameters and buffers, shared ones once."""
-    tensors = list(tensors_in((program.inputs, dict(program.keywords))))
+    tensors = list(tensors_of((program.inputs, dict(program.keywords))))
     for kind in ("parameters", "buffers"):
         listed = getattr(program.function, kind, None)
         tensors += list(listed()) if callable(listed) else []

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from foretrace.capture.bench.tools import said
-from foretrace.capture.variants import leaves_of, tensors_in
+from foretrace.capture.variants import leaves_of
 from foretrace.capture.workloads import Program
 from foretrace.knowledge.costs import has_formula, op_cost
 from foretrace.knowledge.costs.call import Operand
 from foretrace.knowledge.dtypes import dtype as known_dtype
 from foretrace.knowledge.views import effect
 from foretrace.model.bench import Limits, Work
+from foretrace.prediction.program.walk import tensors_of
 
 __all__ = ["count_work", "hold_against"]
 
@@ -36,7 +37,7 @@ class _Tally:
         op = str(func._schema.name)
         if effect(op) in ("view", "query", "allocation"):
             if effect(op) == "allocation":
-                self._made.update(_storage(tensor) for tensor in tensors_in(out))
+                self._made.update(_storage(tensor) for tensor in tensors_of(out))
             return
         values = [
             args[i] if i < len(args) else kwargs.get(argument.name) for i, argument in enumerate(func._schema.arguments)
@@ -60,16 +61,16 @@ class _Tally:
             found = known_dtype(str(kind))
             name = found.name if found is not None else "other"
             self.flops[name] = self.flops.get(name, 0) + cost.flops
-        elif not has_formula(op) and any(True for _ in tensors_in(values)):
+        elif not has_formula(op) and any(True for _ in tensors_of(values)):
             if op.startswith(("aten::", "prims::")):
                 self.uncounted.add(op)
             else:
                 self.unknown[op] = cost.reason or f"no cost formula for {op}"
 
     def _note_traffic(self, op: str, arguments: Any, values: list[Any], out: Any) -> None:
-        results = list(tensors_in(out))
+        results = list(tensors_of(out))
         gathers = op.removeprefix("aten::") in _GATHERS
-        operands = [(argument, list(tensors_in(value))) for argument, value in zip(arguments, values, strict=True)]
+        operands = [(argument, list(tensors_of(value))) for argument, value in zip(arguments, values, strict=True)]
         first = True
         for argument, tensors in operands:
             changed = argument.alias_info is not None and argument.alias_info.is_write
@@ -144,7 +145,7 @@ def count_work(program: Program, step: Callable[[], Any], mode: str) -> Work:
             result = step()
         kept = [leaf.grad for leaf in leaves_of(program) if leaf.grad is not None] if mode == "train" else None
         work.bytes_read = tally.read
-        work.bytes_written = tally.written(list(tensors_in(result)) if kept is None else kept)
+        work.bytes_written = tally.written(list(tensors_of(result)) if kept is None else kept)
     except Exception as error:
         why = f"the operators of a step could not be counted: {said(error)}"
         work.missing = dict.fromkeys(("flops", "bytes_read", "bytes_written", "floor_us"), why)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from foretrace.errors import InputError
 from foretrace.prediction.program.stand_ins import AsOnGpu, torch_version
+from foretrace.prediction.program.walk import tensors_of
 
-__all__ = ["meta_target", "tensors_of", "to_meta"]
+__all__ = ["meta_target", "to_meta"]
 
 
 def meta_target(build: Callable[[], Any]) -> Any:
@@ -28,7 +29,9 @@ def to_meta(
 ) -> tuple[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]]:
     """The program with its parameters and inputs on the meta device; what is there already is left as it is."""
     try:
-        if isinstance(function, torch.nn.Module) and any(item.device.type != "meta" for item in tensors_of(function)):
+        if isinstance(function, torch.nn.Module) and any(
+            item.device.type != "meta" for item in tensors_of(function, modules=True)
+        ):
             function = function.to("meta")
         return function, tuple(_moved(item) for item in inputs), {key: _moved(item) for key, item in keywords.items()}
     except (RuntimeError, NotImplementedError) as error:
@@ -49,21 +52,3 @@ def _moved(value: Any) -> Any:
     if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
         return type(value)(_moved(item) for item in value)
     return value
-
-
-def tensors_of(value: Any) -> Iterator[torch.Tensor]:
-    """All tensors in modules, nested tuples, lists, dicts and dataclass-like outputs."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, torch.nn.Module):
-        yield from value.parameters()
-        yield from value.buffers()
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from tensors_of(item)
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from tensors_of(item)
-    elif hasattr(value, "__dataclass_fields__"):
-        for field in value.__dataclass_fields__:
-            yield from tensors_of(getattr(value, field))

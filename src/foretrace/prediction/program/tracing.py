@@ -8,20 +8,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
-from unittest.mock import patch
 
 import torch
 
 from foretrace.errors import InputError
 from foretrace.knowledge.gpus import Gpu
+from foretrace.model.words import many_of
 from foretrace.prediction.program.autocast import autocast_on_gpu
 from foretrace.prediction.program.failures import failure_said
 from foretrace.prediction.program.graphs import Compiler
 from foretrace.prediction.program.lower import Lowering
 from foretrace.prediction.program.observe import ModulePath, Recorder, Storages, dtype_of, observe
 from foretrace.prediction.program.stand_ins import AsOnGpu, torch_version
-from foretrace.prediction.program.target import tensors_of, to_meta
+from foretrace.prediction.program.target import to_meta
 from foretrace.prediction.program.tree import build_tree
+from foretrace.prediction.program.walk import tensors_of
 from foretrace.prediction.variants import check_variant
 from foretrace.prediction.work import Mode, Program
 
@@ -93,7 +94,7 @@ def trace_program(
     program = Program(name, roots, variant, mode, {}, context.unknown, list(dict.fromkeys(notes)))
     program.modelled = _modelled(function, inputs, keywords)
     program.persistent = _persistent(program)
-    for tensor in tensors_of((function, inputs, dict(keywords))):
+    for tensor in tensors_of((function, inputs, dict(keywords)), modules=True):
         item = recorder.operand(tensor)
         program.persistent.setdefault(item.tensor.storage, item.access.bytes)
     return program
@@ -108,8 +109,11 @@ def _threads_noticed(unknown: dict[str, str]) -> Iterator[None]:
         unknown.setdefault("threads of the program", "what they run is not followed, so it is in none of the numbers")
         start(thread)
 
-    with patch.object(threading.Thread, "start", noticed):
+    threading.Thread.start = noticed  # type: ignore[method-assign, assignment]
+    try:
         yield
+    finally:
+        threading.Thread.start = start  # type: ignore[method-assign]
 
 
 def _not_followed(function: Callable[..., Any], mode: Mode) -> list[str]:
@@ -126,22 +130,15 @@ def _not_followed(function: Callable[..., Any], mode: Mode) -> list[str]:
 
 def _modelled(function: Callable[..., Any], inputs: tuple[Any, ...], keywords: Mapping[str, Any]) -> list[str]:
     """What was traced: ``inputs [8, 256, 512] bf16`` and ``parameters 12.6 M fp32``."""
-    shown = [f"{list(item.shape)} {dtype_of(item)}" for item in tensors_of((inputs, dict(keywords)))]
+    shown = [f"{list(item.shape)} {dtype_of(item)}" for item in tensors_of((inputs, dict(keywords)), modules=True)]
     more = f", and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
     said = [f"inputs {', '.join(shown[:_SHOWN])}{more}"] if shown else []
     counts: Counter[str] = Counter()
     for item in function.parameters() if isinstance(function, torch.nn.Module) else ():
         counts[dtype_of(item)] += item.numel()
     if counts:
-        said.append(f"parameters {', '.join(f'{_many(many)} {name}' for name, many in counts.most_common())}")
+        said.append(f"parameters {', '.join(f'{many_of(many)} {name}' for name, many in counts.most_common())}")
     return said
-
-
-def _many(count: int) -> str:
-    for scale, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if count >= scale:
-            return f"{count / scale:.3g} {unit}"
-    return str(count)
 
 
 def _persistent(program: Program) -> dict[int, int]:
@@ -165,7 +162,11 @@ def _make_step(
     compiler: Compiler | None,
 ) -> Callable[[Recorder | None], None]:
     called = compiler.compile(function) if compiler is not None else function
-    leaves = [item for item in tensors_of((function, inputs, dict(keywords))) if item.requires_grad and item.is_leaf]
+    leaves = [
+        item
+        for item in tensors_of((function, inputs, dict(keywords)), modules=True)
+        if item.requires_grad and item.is_leaf
+    ]
 
     def forward(recorder: Recorder | None) -> Any:
         # Dynamo leaves code alone that runs under a dispatch mode, so compiled code reports its calls itself.
@@ -181,14 +182,14 @@ def _make_step(
         for leaf in leaves:
             leaf.grad = None
         with torch.enable_grad():
-            outputs = [item for item in tensors_of(forward(recorder)) if item.requires_grad]
+            outputs = [item for item in tensors_of(forward(recorder), modules=True) if item.requires_grad]
             if not outputs:
                 raise InputError("--mode train needs an output with gradients, and this program returns none")
             with recorder if recorder is not None else nullcontext():
                 total = outputs[0].sum()
                 for tensor in outputs[1:]:
                     total = total + tensor.sum()
-                total.backward()  # type: ignore[no-untyped-call]
+                total.backward()
 
     return step
 
