@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -13,12 +14,27 @@ import pytest
 from foretrace.capture.files import SUFFIX
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-NAMES = ["01_matmul_add", "02_linear", "03_simple_mlp"]
+# Example → what uv installs for it.
+NAMES = {
+    "01_matmul_add": "foretrace[torch]",
+    "02_linear": "foretrace[torch]",
+    "03_simple_mlp": "foretrace[torch]",
+    "03_kernels_mlp": "foretrace[torch,triton,kernels]",
+    "04_fused_linear_gelu": "foretrace[torch,triton]",
+}
 
 RUNS = [
     ("01_matmul_add", "--size 64 --dtype fp32 --warmup", "64_fp32_warm_eager", "aten::add"),
     ("02_linear", "--batch 64 --in_dim 32 --out_dim 64", "64_32_64_eager", "aten::linear"),
     ("03_simple_mlp", "--batch 1 --seq 4 --dim 8 --hidden 16", "1_4_8_16_eager", "aten::gelu"),
+    (
+        "03_kernels_mlp",
+        "--batch 1 --seq 4 --dim 8 --hidden 16 --only eager foretrace",
+        "1_4_8_16_foretrace",
+        "aten::mm",
+    ),
+    ("04_fused_linear_gelu", "--batch 4 --in_dim 8 --out_dim 16", "4_8_16_eager", "aten::gelu"),
+    ("04_fused_linear_gelu", "--batch 4 --in_dim 8 --out_dim 16 --fused --train", "4_8_16_fused_train", "aten::gelu"),
 ]
 
 
@@ -46,9 +62,28 @@ def test_an_example_can_be_run_by_uv(name: str) -> None:
     block = re.search(r"^# /// script\n((?:#(?: .*)?\n)+?)# ///$", text, re.MULTILINE)
     assert block is not None
     metadata = tomllib.loads(re.sub(r"^# ?", "", block.group(1), flags=re.MULTILINE))
-    assert (metadata["requires-python"], metadata["dependencies"]) == (">=3.11", ["foretrace[torch]"])
+    assert (metadata["requires-python"], metadata["dependencies"]) == (">=3.11", [NAMES[name]])
     source = metadata["tool"]["uv"]["sources"]["foretrace"]["path"]
     assert (EXAMPLES / source / "pyproject.toml").exists(), "uv must find this checkout, not a released foretrace"
+
+
+def test_the_kernels_example_predicts_before_it_runs_and_says_what_is_left_out(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="recording needs the torch extra")
+    flags = "--batch 1 --seq 4 --dim 8 --hidden 16 --only eager liger foretrace"
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "03_kernels_mlp.py", *flags.split()],
+        cwd=tmp_path,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("PREDICTED for H200: a forward step, before anything runs")
+    assert re.search(r"foretrace +2 kernels, \d+ to \d+ µs of GPU", done.stdout)
+    assert "liger is left out: it needs a GPU and the package liger-kernel" in done.stdout
+    assert "foretrace's module runs in plain PyTorch" in done.stdout
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -11,6 +11,7 @@ FAMILIES = (
     "cudnn",
     "cutlass",
     "nccl",
+    "foretrace",
     "inductor",
     "liger",
     "triton",

@@ -14,7 +14,7 @@ from foretrace.capture.backend import Backend
 from foretrace.capture.files import Rows
 from foretrace.capture.plan import Plan
 from foretrace.capture.recording import Recording
-from foretrace.capture.variants import MODES, check_variant, graphs_compiled, make_step, replays_graphs
+from foretrace.capture.variants import MODES, check_variant, compiles, graphs_compiled, make_step, replays_graphs
 from foretrace.capture.workloads import Program
 from foretrace.errors import CaptureError, EmptyTraceError, ForetraceError, InputError
 from foretrace.model.sidefile import Schedule, SideFile, Unprofiled
@@ -105,7 +105,7 @@ def record_variant(
         raise InputError(f"--mode {request.mode} is not known; choose from {', '.join(MODES)}")
     note = check_variant(variant, request.device.partition(":")[0])
     torch.manual_seed(request.seed)
-    step = make_step(request.make(), variant, request.mode)
+    step = make_step(request.make(), variant, request.mode, say)
     side = SideFile(
         command=request.command,
         workload=request.workload,
@@ -141,7 +141,7 @@ def record_variant(
         _keep_cupti(torch.version.cuda)
     graphs_before = graphs_compiled()
     if request.warm_calls > 0:
-        if variant != "eager":
+        if compiles(variant):
             say(f"{variant}: compiling")
         side.first_call_us = _first_call(step, request, variant)
         graphs_before = graphs_compiled()
@@ -153,7 +153,7 @@ def record_variant(
         side.missing["first_call_us"] = "a cold recording: the first call is step 0 of the schedule"
         side.missing["unprofiled"] = "a cold recording: timing the steps first would warm them up"
     graphs_after = graphs_compiled()
-    if variant == "eager":
+    if not compiles(variant):
         side.missing["recompiles"] = "eager code is not compiled"
     elif request.warm_calls == 0 or graphs_before is None or graphs_after is None:
         side.missing["recompiles"] = "compilation was not watched from its start"

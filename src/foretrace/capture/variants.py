@@ -6,8 +6,10 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from foretrace.capture.swaps import HUB, Swap, check_hub, check_liger, hub_swap, note_of, swap_foretrace, swap_liger
 from foretrace.capture.workloads import Program
 from foretrace.errors import CaptureError, InputError
 from foretrace.prediction.program.walk import tensors_of
@@ -16,7 +18,10 @@ __all__ = [
     "CXX_COMPILERS",
     "MODES",
     "VARIANTS",
+    "Variant",
     "check_variant",
+    "compiles",
+    "find_variant",
     "graphs_compiled",
     "leaves_of",
     "make_step",
@@ -25,12 +30,28 @@ __all__ = [
     "transform",
 ]
 
-# variant → the `mode` argument of torch.compile; None: not compiled
-VARIANTS: dict[str, str | None] = {
-    "eager": None,
-    "compile": "default",
-    "compile-max-autotune": "max-autotune",
-    "compile-reduce-overhead": "reduce-overhead",
+
+@dataclass(frozen=True)
+class Variant:
+    """How a program is changed before it runs.
+
+    ``compile_mode``: the ``mode`` argument of torch.compile; ``None``: it is not compiled. ``swap``: what puts other
+    modules in the place of the program's. ``check``: raises where that cannot work on a device.
+    """
+
+    compile_mode: str | None = None
+    swap: Swap | None = None
+    check: Callable[[str], None] | None = None
+
+
+VARIANTS: dict[str, Variant] = {
+    "eager": Variant(),
+    "compile": Variant("default"),
+    "compile-max-autotune": Variant("max-autotune"),
+    "compile-reduce-overhead": Variant("reduce-overhead"),
+    "foretrace": Variant(swap=swap_foretrace),
+    "foretrace+compile": Variant("default", swap=swap_foretrace),
+    "liger": Variant(swap=swap_liger, check=check_liger),
 }
 MODES = ("forward", "train")
 
@@ -38,15 +59,31 @@ MODES = ("forward", "train")
 CXX_COMPILERS = ("g++", "c++", "clang++", "icpx", "cl")
 
 
+def find_variant(name: str) -> Variant:
+    """A variant by its name, or ``hub:OWNER/NAME@VERSION``; raises :class:`InputError` for any other."""
+    if name in VARIANTS:
+        return VARIANTS[name]
+    if name.startswith(HUB):
+        check_hub(name)
+        return Variant(swap=hub_swap(name))
+    raise InputError(f"--variant {name} is not known; choose from {', '.join(VARIANTS)}, {HUB}OWNER/NAME@VERSION")
+
+
+def compiles(variant: str) -> bool:
+    """Whether a variant runs through torch.compile."""
+    return find_variant(variant).compile_mode is not None
+
+
 def check_variant(variant: str, device: str, which: Callable[[str], str | None] = shutil.which) -> str | None:
     """Say why a variant is not what its name promises on this device, if so.
 
-    Raises :class:`InputError` for an unknown name and :class:`CaptureError` when torch.compile lacks its
-    compiler.
+    Raises :class:`InputError` for an unknown name, :class:`CaptureError` when torch.compile lacks its compiler or the
+    device is not one it runs on, and :class:`MissingExtraError` when a package is missing.
     """
-    if variant not in VARIANTS:
-        raise InputError(f"--variant {variant} is not known; choose from {', '.join(VARIANTS)}")
-    if VARIANTS[variant] is None:
+    found = find_variant(variant)
+    if found.check is not None:
+        found.check(device)
+    if found.compile_mode is None:
         return None
     if device == "cpu":
         compiler = os.environ.get("CXX")
@@ -71,28 +108,42 @@ def _has_triton() -> bool:
     return find_spec("triton") is not None
 
 
-def make_step(program: Program, variant: str, mode: str) -> Callable[[], Any]:
-    """Return the call that is one step of this program in this variant, as if no other had been before it."""
+def make_step(
+    program: Program, variant: str, mode: str, say: Callable[[str], None] = lambda _: None
+) -> Callable[[], Any]:
+    """Return the call that is one step of this program in this variant, as if no other had been before it.
+
+    ``say`` gets what was replaced in the program, if anything was.
+    """
     import torch
 
-    if VARIANTS[variant] is not None:
+    if compiles(variant):
         torch._dynamo.reset()  # a variant must not inherit the graphs of the one before
-    return step_of(program, transform(program.function, variant), mode, graphs=replays_graphs(variant))
+    function = transform(program.function, variant)
+    note = note_of(function)
+    if note is not None:
+        say(note)
+    return step_of(program, function, mode, graphs=replays_graphs(variant))
 
 
 def transform(function: Callable[..., Any], variant: str) -> Callable[..., Any]:
-    """Return what a variant runs in place of ``function``; compiling happens at its first call."""
+    """Return what a variant runs in place of ``function``; compiling happens at its first call.
+
+    Raises :class:`InputError` where it should replace modules and finds none.
+    """
     import torch
 
-    compile_mode = VARIANTS[variant]
-    if compile_mode is None:
+    found = find_variant(variant)
+    if found.swap is not None:
+        function = found.swap(function)
+    if found.compile_mode is None:
         return function
-    return torch.compile(function, mode=None if compile_mode == "default" else compile_mode)
+    return torch.compile(function, mode=None if found.compile_mode == "default" else found.compile_mode)
 
 
 def replays_graphs(variant: str) -> bool:
     """Whether a variant replays CUDA graphs by itself, on a GPU (``torch._inductor.list_mode_options()``)."""
-    return VARIANTS[variant] in ("reduce-overhead", "max-autotune")
+    return find_variant(variant).compile_mode in ("reduce-overhead", "max-autotune")
 
 
 def step_of(program: Program, function: Callable[..., Any], mode: str, *, graphs: bool = False) -> Callable[[], Any]:

@@ -73,6 +73,8 @@ def _mlp(torch: Any, sizes: Mapping[str, int], options: Any) -> tuple[Callable[.
     dim, hidden = sizes["dim"], sizes["hidden"]
 
     class GeGLU(nn.Module):  # type: ignore[misc, name-defined]  # torch is loaded only here
+        activation = "gelu_tanh"  # for variants that put a fused module in its place
+
         def __init__(self) -> None:
             super().__init__()
             self.gate = nn.Linear(dim, hidden, bias=False, **options)

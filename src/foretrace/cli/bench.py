@@ -4,6 +4,7 @@
   foretrace bench mlp --variant eager --variant compile --mode train --cuda-graph
   foretrace bench model.py:make --variant compile --variant compile-max-autotune
   foretrace bench mlp --variant compile --sweep batch=1,8,64 --sweep seq=64,128
+  foretrace bench mlp --variant eager --variant foretrace --variant liger
 
 All variants run in one process, in turn, without a profiler; the first one is what the others are held against.
 Outputs (in training also gradients) are compared with the same program in float64: a variant whose error is
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--variant",
         action="append",
         metavar="NAME",
-        help="repeatable; eager, compile, compile-max-autotune, compile-reduce-overhead (default: eager and compile)",
+        help=f"{flags.VARIANTS_HELP} (default: eager and compile)",
     )
     parser.add_argument("--mode", choices=flags.MODES, default="forward", help="default forward")
     parser.add_argument("--rounds", type=int, metavar="N", help="calls of each variant (default: 10 to 200, in 4 s)")
@@ -102,12 +103,11 @@ def _bench(args: argparse.Namespace, subject: Subject, axes: dict[str, list[int]
     from foretrace.capture.bench import Request, run_bench
     from foretrace.capture.runner import pick_device
     from foretrace.capture.surroundings import safe_command
-    from foretrace.capture.variants import VARIANTS
+    from foretrace.capture.variants import find_variant
 
     variants = tuple(dict.fromkeys(args.variant or _DEFAULT))
     for variant in variants:
-        if variant not in VARIANTS:
-            raise InputError(f"--variant {variant} is not known; choose from {', '.join(VARIANTS)}")
+        find_variant(variant)
     subject.settle(pick_device(args.device))
     subject.check_sizes(axes)
     for note in subject.notes:

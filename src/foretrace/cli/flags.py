@@ -7,10 +7,25 @@ from typing import Any
 
 from foretrace.errors import InputError
 
-__all__ = ["MODES", "VARIANTS", "add", "add_output", "add_rows", "check_seed", "positive"]
+__all__ = [
+    "MODES",
+    "VARIANTS",
+    "VARIANTS_HELP",
+    "add",
+    "add_output",
+    "add_rows",
+    "check_seed",
+    "positive",
+    "variant",
+]
 
 # A test holds these equal to what the recorder knows; asking it here would cost every --help its start-up.
-VARIANTS = ("eager", "compile", "compile-max-autotune", "compile-reduce-overhead")
+VARIANTS = (
+    *("eager", "compile", "compile-max-autotune", "compile-reduce-overhead"),
+    *("foretrace", "foretrace+compile", "liger"),
+)
+# A layer of a Hugging Face kernels repository has no fixed name.
+VARIANTS_HELP = f"repeatable; {', '.join(VARIANTS)}, hub:OWNER/NAME@VERSION"
 MODES = ("forward", "train")
 
 
@@ -46,6 +61,15 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
+
+
+def variant(text: str) -> str:
+    """The name of a variant, as the type of a flag; the recorder says later whether it can run."""
+    if text not in VARIANTS and not text.startswith("hub:"):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no variant (choose from {', '.join(VARIANTS)}, hub:OWNER/NAME@VERSION)"
+        )
+    return text
 
 
 def check_seed(seed: int | None) -> None:

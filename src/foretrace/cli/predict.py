@@ -34,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", nargs="?", metavar="TARGET", help="required: a workload, or FILE.py:FACTORY")
     parser.add_argument("--gpu", metavar="NAME", help="required: the GPU to predict for, such as H200 or A100")
     add_size_flags(parser)
-    parser.add_argument("--variant", metavar="NAME", default="eager", help="eager (the default) or compile")
+    parser.add_argument(
+        "--variant", metavar="NAME", default="eager", help="eager (the default), compile, foretrace or liger"
+    )
     parser.add_argument(
         "--mode", choices=flags.MODES, default="forward", help="forward without gradients, or forward and backward"
     )

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.parse_known_args = keep_script_apart(parser.parse_known_args)  # type: ignore[method-assign]
     add_size_flags(parser)
     flag("device", metavar="cuda|cpu", help="where to run (default: the GPU if there is one)")
-    flag("variant", action="append", choices=flags.VARIANTS, help="repeatable; default eager")
+    flag("variant", action="append", type=flags.variant, metavar="NAME", help=f"{flags.VARIANTS_HELP} (default: eager)")
     parser.add_argument(
         "--compile",
         action="append_const",
@@ -201,7 +201,7 @@ def _tag(subject: Subject, args: argparse.Namespace, variant: str, mode: str) ->
     parts = [str(value) for name, value in subject.parameters.items() if name != "dtype"]
     dtype = subject.parameters.get("dtype", "bf16")
     parts += [part for part, wanted in ((dtype, dtype != "bf16"), ("train", mode == "train")) if wanted]
-    parts.append(variant)
+    parts.append(_as_name(variant))
     parts += [part for part, wanted in (("cold", args.warm_calls == 0), ("cpu", subject.device == "cpu")) if wanted]
     if args.label:
         parts.append(_as_name(args.label))
@@ -214,7 +214,7 @@ def _path(args: argparse.Namespace, subject: Subject, variant: str, mode: str, *
 
     tag = _tag(subject, args, variant, mode)
     if args.tag:
-        tag = _as_name(args.tag) if alone else f"{_as_name(args.tag)}_{variant}"
+        tag = _as_name(args.tag) if alone else f"{_as_name(args.tag)}_{_as_name(variant)}"
     if args.output is None:
         return free_name(Path("traces") / subject.name / f"{tag}{SUFFIX}")
     output = Path(args.output)

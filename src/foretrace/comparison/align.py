@@ -85,7 +85,8 @@ def _kind_size(item: Item) -> Token:
 
 
 def _product(item: Item) -> Token:
-    return (item.kind,) if item.kind in COMPUTE_KINDS else None
+    # A product that names more work than itself is a fused kernel: it takes its parts by their names.
+    return (item.kind,) if item.kind in COMPUTE_KINDS and len(item.parts) < 2 else None
 
 
 def _kind(item: Item) -> Token:

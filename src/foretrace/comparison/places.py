@@ -177,10 +177,15 @@ def _title(a: list[Item], b: list[Item], guessed: Predicted) -> str:
 
 
 def _named(rows: list[Item]) -> str:
-    """A single row by its short name, several by their operators: ``gelu + 2 mul``."""
+    """A single row by its short name, several by their operators: ``gelu + 2 mul``.
+
+    A memset is none of its operator's work: two products and what clears their counters are not four products.
+    """
     if len(rows) == 1:
         return rows[0].short_name
-    counts = Counter((row.op or row.short_name).removeprefix("aten::") for row in rows)
+    ordered = sorted(rows, key=lambda row: row.kind == "memset")
+    words = ("memset" if row.kind == "memset" else row.op or row.short_name for row in ordered)
+    counts = Counter(word.removeprefix("aten::") for word in words)
     names = [name if many == 1 else f"{many} {name}" for name, many in counts.items()]
     shown = names if len(names) <= PARTS_NAMED else [*names[: PARTS_NAMED - 1], f"{len(names) - PARTS_NAMED + 1} more"]
     return " + ".join(shown)

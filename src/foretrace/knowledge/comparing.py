@@ -72,6 +72,7 @@ def absorbs(kind: str, others: list[str]) -> bool:
     return allowed is not None and len(others) > 1 and all(other in allowed for other in others)
 
 
+_ACTIVATIONS = frozenset({"gelu", "silu", "relu", "sigmoid"})
 # Fused kernels name their parts as ATen does (Inductor: the operators before decomposition); the kernel of an eager
 # program hangs on an inner operator of another name. Part → names of the operators that launch it.
 _PART_OF: dict[str, frozenset[str]] = {
@@ -89,6 +90,13 @@ _PART_OF: dict[str, frozenset[str]] = {
     "ones": frozenset({"fill_"}),
     "masked_fill": frozenset({"masked_fill_", "masked_fill"}),
     "embedding": frozenset({"embedding", "index_select"}),
+    # foretrace's fused modules; the last two where a name does not say which activation.
+    "mm": frozenset({"mm", "addmm"}),
+    "gelu_tanh": frozenset({"gelu"}),
+    "gelu_tanh_backward": frozenset({"gelu_backward"}),
+    "relu_backward": frozenset({"threshold_backward"}),
+    "activation": _ACTIVATIONS,
+    "activation_backward": frozenset({"threshold_backward", *(f"{name}_backward" for name in _ACTIVATIONS)}),
 }
 
 

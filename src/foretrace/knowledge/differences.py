@@ -13,7 +13,7 @@ from foretrace.knowledge.lowering.cublas import TILE_COUNTER
 __all__ = ["DIFFERENCES", "NO_QUERY_FAMILIES", "Difference"]
 
 # Families of GEMM kernels whose library plans a launch without asking the driver for the occupancy.
-NO_QUERY_FAMILIES = frozenset({"nvjet"})
+NO_QUERY_FAMILIES = frozenset({"foretrace", "nvjet"})
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):

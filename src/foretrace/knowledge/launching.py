@@ -25,6 +25,7 @@ _NVIDIA = {
     "cutlass": ("cuLaunchKernel", _DRIVER),
     "nccl": ("cuLaunchKernelEx", _DRIVER),
     "inductor": ("cuLaunchKernel", _DRIVER),
+    "foretrace": ("cuLaunchKernelEx", _DRIVER),
     "liger": ("cuLaunchKernelEx", _DRIVER),
     "triton": ("cuLaunchKernelEx", _DRIVER),
 }

@@ -111,7 +111,7 @@ def predict(
         inputs, keywords: its arguments; tensors without data (``device="meta"``) do.
         gpu: a GPU of the datasheet table, by any of its names (``"H200"``).
         name: what to call the program; by default what it is called in the code.
-        variant: ``eager`` or ``compile``.
+        variant: ``eager``, ``compile``, ``foretrace`` or ``liger`` (gated MLPs replaced by fused modules).
         mode: ``forward``, or ``train`` for forward and backward.
         annotation: the ``record_function`` label around the forward pass, if a recording would have one.
         release: the torch that will run there, ``(2, 11)``; by default the one installed here.

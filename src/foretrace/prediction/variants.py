@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from foretrace.errors import InputError
 
-__all__ = ["VARIANTS", "check_variant"]
+__all__ = ["REPLACING", "VARIANTS", "check_variant"]
 
-VARIANTS = ("eager", "compile")
+VARIANTS = ("eager", "compile", "foretrace", "liger")
+# Those that put other modules in the place of the program's.
+REPLACING = frozenset({"foretrace", "liger"})
 # Variants that `foretrace run` records and nothing without the GPU can tell.
 _UNPREDICTED = {
     "max-autotune": "max-autotune times candidate kernels on the GPU itself to choose among them",
@@ -18,6 +20,16 @@ def check_variant(variant: str) -> None:
     """Raise `InputError` for a variant that cannot be predicted, with the reason where there is one."""
     if variant in VARIANTS:
         return
+    if variant.startswith("hub:"):
+        raise InputError(
+            f"--variant {variant} cannot be predicted: what a layer of the hub launches is known to its code alone; "
+            "record it with foretrace run, or predict foretrace or liger"
+        )
+    if variant == "foretrace+compile":
+        raise InputError(
+            f"--variant {variant} cannot be predicted: how the compiler fuses what surrounds the fused operators is "
+            "not modelled; --variant foretrace is the nearest"
+        )
     reason = _UNPREDICTED.get(variant.removeprefix("compile-"))
     if reason is not None:
         raise InputError(f"--variant {variant} cannot be predicted: {reason}; --variant compile is the nearest")

@@ -76,6 +76,7 @@ class Work:
     vectorised: bool = True
     generated: bool = False  # by a compiler: Inductor's Triton kernels
     note: str | None = None  # what about this item is a guess
+    epilogue: tuple[str, ...] = ()  # of a product: what a fused kernel does with it before it leaves the registers
     crossed: bool = False  # an operand is contiguous along another dimension than the result: a transposition
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from foretrace.capture.bench.reference import Yardstick, check, collect
 from foretrace.capture.bench.tools import Tools, persistent_bytes, said, synchronize
+from foretrace.capture.swaps import note_of
 from foretrace.capture.variants import graphs_compiled, leaves_of, step_of
 from foretrace.capture.workloads import Program
 from foretrace.errors import CaptureError, ForetraceError
@@ -37,10 +38,11 @@ def prepare(
     result = Result(name=variant, variant=variant, state="failed")
     try:
         note = tools.check(variant, device.partition(":")[0])
-        if note is not None:
-            result.missing["note"] = note
         program = make()
         function = tools.transform(program.function, variant)
+        notes = [text for text in (note, note_of(function)) if text is not None]
+        if notes:
+            result.missing["note"] = "; ".join(notes)
         step = step_of(program, function, mode, graphs=tools.replays_graphs(variant))
         before = graphs_compiled() or 0
         peaks = []

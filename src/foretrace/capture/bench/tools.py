@@ -13,16 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from foretrace.capture.variants import VARIANTS, check_variant, replays_graphs, transform
+from foretrace.capture.variants import check_variant, compiles, replays_graphs, transform
 from foretrace.capture.workloads import Program
 from foretrace.prediction.program.walk import tensors_of
 from foretrace.timing import Clock
 
 __all__ = ["Tools", "cold_caches", "copy_of", "mapped", "persistent_bytes", "quiet_compiler", "said", "synchronize"]
-
-
-def _compiles(variant: str) -> bool:
-    return VARIANTS[variant] is not None
 
 
 def _start_compiler(device: str) -> None:
@@ -39,7 +35,7 @@ class Tools:
     transform: Callable[[Callable[..., Any], str], Callable[..., Any]] = transform
     check: Callable[[str, str], str | None] = check_variant
     replays_graphs: Callable[[str], bool] = replays_graphs
-    compiles: Callable[[str], bool] = _compiles
+    compiles: Callable[[str], bool] = compiles
     start_compiler: Callable[[str], None] = _start_compiler
     clock: Clock | None = None  # None: that of the device
     limits: bool = True  # measure the GEMM rate and the bandwidth

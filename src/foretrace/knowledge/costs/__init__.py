@@ -19,6 +19,7 @@ from typing import Any
 from foretrace.knowledge.costs import (
     attention,
     convolution,
+    fused,
     gemm,
     memory,
     normalization,
@@ -40,6 +41,7 @@ for _table in (
     attention.FORMULAS,
     convolution.FORMULAS,
     gemm.FORMULAS,
+    fused.FORMULAS,
 ):
     _FORMULAS.update(_table)
 
@@ -107,7 +109,7 @@ def _why_not(op: str, base: str) -> str:
         return f"{op} is a view: it changes sizes and strides, no data moves"
     if kind in ("allocation", "query"):
         return f"{op} moves no data"
-    if base in _COMPOSITES:
+    if base in _COMPOSITES or op in fused.LAYERS:
         return f"{op} is made of other operators, which are counted"
     if op.startswith("autograd::engine::") or op.split("::")[-1].rstrip("0123456789").endswith("Backward"):
         return f"{op} is a node of the backward graph; the operators it calls are counted"

@@ -19,7 +19,7 @@ _Family = Callable[[CppName], Found | None]
 _LONGEST_IDENTIFIER = 2_000
 
 # Families that read every part of their names: types in PyTorch's templates, operators in Inductor's names.
-_SPELLED_OUT = frozenset({"aten", "cub", "inductor", "nccl", "predicted", "rccl", "tensile", "xmma"})
+_SPELLED_OUT = frozenset({"aten", "cub", "foretrace", "inductor", "nccl", "predicted", "rccl", "tensile", "xmma"})
 
 # A name is read up to here: longer ones are template expansions that repeat themselves.
 _LONGEST = 16_384
@@ -65,13 +65,28 @@ def _families(of_pytorch: bool) -> tuple[_Family, ...]:
 
     The order matters: a family would take names of one later in the list if it were asked after it.
     """
-    from . import amd, aten, attention, communication, cub, cublas, cudnn, cutlass, libraries, liger, triton, xmma
+    from . import (
+        amd,
+        aten,
+        attention,
+        communication,
+        cub,
+        cublas,
+        cudnn,
+        cutlass,
+        foretrace,
+        libraries,
+        liger,
+        triton,
+        xmma,
+    )
 
     first = (aten.match,) if of_pytorch else ()
     return (
         *first,
         lambda parsed: xmma.match(parsed.text),
         triton.match,
+        foretrace.match,
         communication.match,
         cublas.match,
         attention.match,

@@ -32,6 +32,7 @@ _FAMILY_WORDS = {
     "cudnn": "cuDNN",
     "aten": "PyTorch (ATen)",
     "inductor": "torch.compile (Inductor, Triton)",
+    "foretrace": "foretrace's fused modules (Triton)",
     "triton": "hand-written Triton",
     "tensile": "rocBLAS or hipBLASLt (Tensile)",
     "miopen": "MIOpen",
@@ -44,6 +45,8 @@ _FAMILY_WORDS = {
 }
 _FIELDS = {
     "role": "role {}",
+    "implementation": "implementation {}",
+    "method": "by {} products",
     "ops": "operators {}",
     "view_ops": "views {}",
     "functor": "functor {}",

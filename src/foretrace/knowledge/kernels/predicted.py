@@ -83,7 +83,8 @@ def match(text: str) -> Found | None:
     kind = found["kind"]
     said = [decoded.get(key) for key in ("dtype", "layout", "tile")]
     words = [str(word) for word in said if word]
-    words += ["·".join(decoded[key]) for key in ("ops", "epilogue") if key in decoded]
+    # The operators of a fused product hold those of its epilogue.
+    words += ["·".join(decoded[key]) for key in ("ops", "epilogue") if key in decoded][:1]
     words += [decoded["role"]] if "role" in decoded else []
     return Found(kind, "predicted", f"predicted {kind}" + "".join(f" {word}" for word in words), decoded, unknown)
 

@@ -18,7 +18,7 @@ from foretrace.prediction.clock.products import best_tile, product_us
 from foretrace.prediction.plan import Planned
 from foretrace.prediction.work import Product, Work
 
-__all__ = ["product_rows"]
+__all__ = ["bare_product_us", "product_rows"]
 
 # As the calibration's patterns write the memset that some libraries issue before a product's kernel.
 _CLEARED = "memset"
@@ -29,6 +29,20 @@ def product_rows(work: Work, missing: float, clock: Machine) -> list[Planned]:
 
     Raises ``KeyError`` where the datasheet has no rate for its element type.
     """
+    us, near = _product_us(work, missing, clock)
+    assert work.product is not None
+    if near is None:
+        return _modelled(work, work.product, us, clock)
+    return _measured(work, work.product, us, near, clock)
+
+
+def bare_product_us(work: Work, missing: float, clock: Machine) -> float:
+    """µs of a product by itself, whatever a fused kernel does besides; arguments as for `product_rows`."""
+    return _product_us(work, missing, clock)[0]
+
+
+def _product_us(work: Work, missing: float, clock: Machine) -> tuple[float, Correction | None]:
+    """µs, and the measured products near it, where there are any."""
     product = work.product
     assert product is not None
     sizes = [np.array([float(side)]) for side in (product.m, product.n, product.k, product.batch)]
@@ -36,9 +50,9 @@ def product_rows(work: Work, missing: float, clock: Machine) -> list[Planned]:
     cold, warm = (float(product_us(rates, *sizes, warm=is_warm)[0]) for is_warm in (False, True))
     near = _correction(product, work.dtype, clock)
     if near is None or not near.is_near:
-        return _modelled(work, product, warm + missing * (cold - warm), clock)
+        return warm + missing * (cold - warm), None
     cold, warm = cold * exp(near.cold), warm * exp(near.warm)
-    return _measured(work, product, warm + missing * (cold - warm), near, clock)
+    return warm + missing * (cold - warm), near
 
 
 def _correction(product: Product, dtype: str, clock: Machine) -> Correction | None:

@@ -11,6 +11,7 @@ from foretrace.knowledge.dtypes import itemsize
 from foretrace.knowledge.gpus.datasheet import Gpu
 from foretrace.knowledge.kernels.predicted import spell
 from foretrace.prediction.clock.cache import missing_shares
+from foretrace.prediction.clock.epilogue import fused_row
 from foretrace.prediction.clock.library import product_rows
 from foretrace.prediction.clock.machine import Machine
 from foretrace.prediction.clock.memory import memory_us
@@ -46,6 +47,8 @@ def schedule(program: Program, gpu: Gpu) -> list[list[Planned]]:
 
 
 def _rows(operator: Operator, work: Work, missing: float, clock: Machine) -> list[Planned]:
+    if work.product is not None and work.epilogue:
+        return [fused_row(work, missing, clock)]
     if work.product is not None:
         return product_rows(work, missing, clock)
     moved = sum(access.bytes for access in (*work.reads, *work.writes))

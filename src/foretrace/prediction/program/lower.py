@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from foretrace.knowledge.gpus import Gpu
 from foretrace.knowledge.lowering.eager import FIXED, FOREACH_OPTIMIZERS
 from foretrace.knowledge.views import is_metadata_only
+from foretrace.prediction.program.lower_fused import FUSED
 from foretrace.prediction.program.lower_gemm import GEMMS, lower_gemm
 from foretrace.prediction.program.lower_layers import LAYERS
 from foretrace.prediction.program.lower_lists import lower_foreach, lower_optimizer
@@ -85,6 +86,7 @@ def _unknown(call: Call, context: Lowering) -> list[Work]:
 _RULES: Mapping[str, Rule] = {
     **MOVES,
     **LAYERS,
+    **FUSED,
     **dict.fromkeys(("index_put", "_index_put_impl", "_unsafe_index_put"), _index_put),
     **dict.fromkeys(("cumsum", "cumprod", "logcumsumexp"), _several(("reduction",))),
     **dict.fromkeys(("sort", "argsort", "topk"), _several(("sort", "sort"))),

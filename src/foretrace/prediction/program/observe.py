@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from foretrace.errors import ProfilerActiveError
 from foretrace.knowledge.dtypes import dtype as element_type
+from foretrace.prediction.program.fused import NAMESPACE as FUSED_NAMESPACE
 from foretrace.prediction.program.operands import Call, Operand
 from foretrace.prediction.program.rms import LIBRARY
 from foretrace.prediction.work import Tensor
@@ -38,6 +39,7 @@ __all__ = [
 
 MARK = "foretrace#"  # a call of the dispatch mode, by number
 GRAPH = "foretrace graph#"  # a call of a compiled graph, by number
+_LOG_LEVEL = "KINETO_LOG_LEVEL"
 RENAMED = "foretrace="  # an operator that a GPU would dispatch and the meta device does not
 
 
@@ -223,7 +225,9 @@ def _name(func: Any) -> str:
 
 
 def _as_traced(name: str) -> str:
-    """Operators that this package defines stand for those of a CUDA build."""
+    """Operators that this package defines stand for those of a CUDA build, and of the fused modules."""
+    if name.startswith(f"{FUSED_NAMESPACE}::"):
+        return f"foretrace::{name.partition('::')[2]}"
     return f"aten::{name.partition('::')[2]}" if name.startswith(f"{LIBRARY}::") else name
 
 
@@ -296,7 +300,28 @@ def _annotations_apart() -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Kineto reports its start and stop on stderr of the process, past Python; nothing was asked for there."""
+    """Kineto reports its start and stop on stderr of the process, past Python; nothing was asked for there.
+
+    It reads its level once a process, at its first profile: one that is recorded later is to be as quiet.
+    """
+    with _without_log_level(), _without_stderr():
+        yield
+
+
+@contextmanager
+def _without_log_level() -> Iterator[None]:
+    if _LOG_LEVEL in os.environ:
+        yield
+        return
+    os.environ[_LOG_LEVEL] = "6"  # above every severity of libkineto/src/Logger.h
+    try:
+        yield
+    finally:
+        os.environ.pop(_LOG_LEVEL, None)
+
+
+@contextmanager
+def _without_stderr() -> Iterator[None]:
     try:
         kept = os.dup(2)
     except OSError:  # stderr is closed

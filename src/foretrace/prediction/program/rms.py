@@ -12,7 +12,8 @@ import torch
 
 __all__ = ["LIBRARY", "fused_rms_norm"]
 
-LIBRARY = "foretrace"
+# Not "foretrace": that is where the fused operators live, and a namespace has one owner.
+LIBRARY = "foretrace_prediction"
 _library: Any = torch.library.Library(LIBRARY, "DEF")  # type: ignore[no-untyped-call]
 _library.define(
     "_fused_rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)"
@@ -41,7 +42,7 @@ class FusedRmsNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(context: Any, x: Any, shape: list[int], weight: Any, eps: Any) -> Any:
-        result, rstd = torch.ops.foretrace._fused_rms_norm(x, shape, weight, eps)
+        result, rstd = torch.ops.foretrace_prediction._fused_rms_norm(x, shape, weight, eps)
         context.shape = shape
         context.save_for_backward(x, rstd, weight)
         return result
@@ -49,7 +50,7 @@ class FusedRmsNorm(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, *gradients: Any) -> Any:
         x, rstd, weight = context.saved_tensors
-        given = torch.ops.foretrace._fused_rms_norm_backward(gradients[0], x, context.shape, rstd, weight)
+        given = torch.ops.foretrace_prediction._fused_rms_norm_backward(gradients[0], x, context.shape, rstd, weight)
         return given[0], None, given[1], None
 
 

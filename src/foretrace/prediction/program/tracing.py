@@ -16,6 +16,7 @@ from foretrace.knowledge.gpus import Gpu
 from foretrace.model.words import many_of
 from foretrace.prediction.program.autocast import autocast_on_gpu
 from foretrace.prediction.program.failures import failure_said
+from foretrace.prediction.program.fused import with_fused
 from foretrace.prediction.program.graphs import Compiler
 from foretrace.prediction.program.lower import Lowering
 from foretrace.prediction.program.observe import ModulePath, Recorder, Storages, dtype_of, observe
@@ -23,7 +24,7 @@ from foretrace.prediction.program.stand_ins import AsOnGpu, torch_version
 from foretrace.prediction.program.target import to_meta
 from foretrace.prediction.program.tree import build_tree
 from foretrace.prediction.program.walk import tensors_of
-from foretrace.prediction.variants import check_variant
+from foretrace.prediction.variants import REPLACING, check_variant
 from foretrace.prediction.work import Mode, Program
 
 __all__ = ["trace_program"]
@@ -54,7 +55,7 @@ def trace_program(
         function: a module or callable; its parameters, like the inputs, on the meta device (others are moved there).
         inputs, keywords: what it is called with.
         name: what to call the program.
-        variant: ``eager`` or ``compile``.
+        variant: ``eager``, ``compile``, ``foretrace`` or ``liger``.
         mode: ``forward`` or ``train``.
         gpu: the GPU to choose attention backends and reductions for; ``None``: a recent data-centre GPU.
         release: the release of torch that will run on the GPU, ``(2, 11)``; ``None``: the one that is installed here.
@@ -70,9 +71,11 @@ def trace_program(
     function, inputs, keywords = to_meta(name, function, inputs, keywords or {})
     runs_with = release or torch_version()
     storages = Storages()
+    notes = _not_followed(function, mode)
+    if variant in REPLACING:
+        function = with_fused(function, variant, gpu, notes)
     path = ModulePath(function)
     recorder = Recorder(storages, path)
-    notes = _not_followed(function, mode)
     context = Lowering(gpu, fresh=storages.fresh)
     roads = AsOnGpu(gpu, notes, runs_with)
     compiler = Compiler(roads, recorder, context.unknown) if variant == "compile" else None

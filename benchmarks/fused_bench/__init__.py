@@ -1,0 +1,1 @@
+"""What ``benchmarks/fused.py`` is made of; one idea a file."""

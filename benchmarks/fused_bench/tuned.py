@@ -1,0 +1,60 @@
+"""From measurements to the tuned table that dispatch ships with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from fused_bench.case import Case
+from fused_bench.ours import problem_of
+
+__all__ = ["costs_of", "write_tuned_table"]
+
+_CASE = ("operation", "m", "k", "n", "activation", "mode", "dtype", "bias")
+# Suites whose cases are timed one by one; decode times chains, which is the better figure for few rows.
+_SUITES = ("never-slower", "mlp", "train", "linear", "decode")
+
+
+def write_tuned_table(results: Iterable[dict[str, Any]], path: Path) -> int:
+    """Write every case of these result documents that has forced choices; returns how many. Later ones win.
+
+    Median GPU µs (graph replay; events where a choice could not be captured are not comparable and left out).
+    Raises ``ValueError`` when no document was measured on a GPU, or when they were on different ones.
+    """
+    from foretrace.fused.dispatch.tables import write_table
+
+    documents = list(results)
+    devices = {str((document["machine"]["gpu"] or {}).get("name", "no GPU")) for document in documents}
+    if len(devices) != 1 or "no GPU" in devices:
+        raise ValueError(f"a tuned table is of one GPU, these results are of {', '.join(sorted(devices))}")
+    architecture = {document["machine"]["architecture"] for document in documents}.pop()
+    packages = documents[-1]["machine"]["packages"]
+    versions = {name: packages[name] for name in ("torch", "triton") if packages.get(name)}
+    measured = [
+        (problem_of(Case(**{key: record[key] for key in _CASE}), architecture), costs)
+        for document in documents
+        for record, costs in _records(document)
+    ]
+    write_table(path, architecture, devices.pop(), versions, measured)
+    return len(measured)
+
+
+def costs_of(record: dict[str, Any]) -> dict[str, float]:
+    """Choice, in the words of dispatch, and its median µs."""
+    from foretrace.fused.dispatch.choice import parse_choice
+
+    costs = {}
+    for name, result in record["entrants"].items():
+        if name.startswith("expand=") and result["state"] == "ok" and result.get("graph"):
+            label = parse_choice(name).label(record["operation"], record["mode"] == "train")
+            costs[label] = float(result["graph"]["median_us"])
+    return costs
+
+
+def _records(document: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, float]]]:
+    for suite in _SUITES:
+        for record in document["suites"].get(suite, ()):
+            costs = costs_of(record)
+            if costs:
+                yield record, costs

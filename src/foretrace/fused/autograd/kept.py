@@ -1,0 +1,122 @@
+"""What a forward kept for its backward: handed over so that memory goes back as soon as it is used up.
+
+A pre-activation may be overwritten by its own gradient, which saves the largest buffer of a backward, only when nobody
+can ever see it again: the graph is not retained, and this backward holds the last reference.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from foretrace.errors import InputError
+
+__all__ = ["Kept", "forbid_second_derivative", "graph_is_released"]
+
+
+class Kept:
+    """The tensors a forward kept; `take` hands one over and forgets it, so that the taker alone holds it."""
+
+    __slots__ = ("hidden", "preact", "x")
+
+    def __init__(self, x: Tensor | None, preact: Tensor | None, hidden: Tensor | None) -> None:
+        self.x = x
+        self.preact = preact
+        self.hidden = hidden
+
+    def take_hidden(self) -> Tensor | None:
+        """Return hidden and forget it."""
+        hidden, self.hidden = self.hidden, None
+        return hidden
+
+    def take_preact(self) -> Tensor | None:
+        """Return the pre-activations and forget them."""
+        preact, self.preact = self.preact, None
+        return preact
+
+    def owns_preact(self) -> bool:
+        """Whether this object holds the only reference to the pre-activations and to their memory."""
+        return self.preact is not None and _references(self) == _alone()
+
+
+def _references(kept: Kept) -> tuple[int, int, int]:
+    """Count who holds the pre-activations: Python, autograd and other C++ owners, views of the same memory."""
+    preact = cast(Tensor, kept.preact)
+    return (
+        sys.getrefcount(preact),
+        preact._use_count(),  # type: ignore[attr-defined]
+        torch._C._storage_Use_Count(preact.untyped_storage()._cdata),
+    )
+
+
+@functools.cache
+def _alone() -> tuple[int, int, int] | None:
+    """Return the counts of a tensor that nobody else holds; ``None`` where this PyTorch does not tell them.
+
+    They are measured, because how many references a look costs is not promised.
+    """
+    try:
+        return _references(Kept(None, torch.empty(1), None))
+    except AttributeError:
+        return None
+
+
+def graph_is_released(ctx: Any) -> bool:
+    """Let go of the saved tensors if the graph is not retained, and return whether that was so.
+
+    Call it after the saved tensors were read. ``False`` where this PyTorch does not tell.
+    """
+    keeps = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
+    if keeps is None or not hasattr(ctx, "maybe_clear_saved_tensors"):
+        return False
+    if keeps():
+        return False
+    ctx.maybe_clear_saved_tensors()
+    return True
+
+
+def forbid_second_derivative(
+    backward: Callable[[Any, Tensor], tuple[Tensor | None, ...]],
+) -> Callable[..., tuple[Tensor | None, ...]]:
+    """Make the gradients of a gradient an error that says so, instead of numbers with terms missing.
+
+    A gradient depends on every input, but is computed from tensors that do not lead back to them. So forward returns,
+    besides its result, an empty tensor, the token, and saves it last: an output leads back to all inputs. Where the
+    gradient is asked to be differentiable it comes out of `_Refuse`, which has the token for an input: any path from a
+    gradient to an input then meets the error. (`torch.autograd.function.once_differentiable` leaves no path at all,
+    and an input without one merely seems unused.)
+    """
+
+    @functools.wraps(backward)
+    def guarded(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return (None,) * len(ctx.needs_input_grad)
+        if not torch.is_grad_enabled():
+            return backward(ctx, grad)
+        token = ctx.saved_tensors[-1]
+        with torch.no_grad():
+            results = backward(ctx, grad)
+        return tuple(
+            None if result is None else _Refuse.apply(result, token, grad)  # type: ignore[no-untyped-call]
+            for result in results
+        )
+
+    return guarded
+
+
+class _Refuse(torch.autograd.Function):
+    @staticmethod
+    def forward(_: Any, gradient: Tensor, *__: Tensor) -> Tensor:
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(_: Any, *__: Any) -> Any:
+        raise InputError(
+            "foretrace.fused has no second derivative: where gradients are differentiated again, compute this layer "
+            "with torch.nn.functional.linear and an activation, or call it inside torch.func.grad"
+        )

@@ -1,0 +1,94 @@
+"""From a problem to a plan: what was measured, else the model; a person's words come before both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from foretrace.fused.dispatch.candidates import CANDIDATES, has_step, refusal, untried
+from foretrace.fused.dispatch.choice import Choice, Role, parse_choice, roles_of
+from foretrace.fused.dispatch.environment import Environment
+from foretrace.fused.dispatch.model import cost_us, device_of
+from foretrace.fused.dispatch.tables import Table, nearest
+from foretrace.fused.plan import Implementation, Plan, Problem
+
+__all__ = ["Option", "Source", "choose", "modelled", "only_possible", "options_of", "plan_of", "tabled"]
+
+Source = Literal["table", "model", "autotune", "override", "only choice"]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A candidate for one step: µs the model expects (``None``: not known), and why it is out, if it is."""
+
+    name: str
+    cost_us: float | None
+    reason: str | None
+
+
+def options_of(role: Role, problem: Problem, environment: Environment) -> list[Option]:
+    """Return every candidate that has this step, the model's favourite first, those that are out last."""
+    device = device_of(problem.architecture)
+    found = []
+    for candidate in CANDIDATES:
+        if not has_step(candidate.name, problem.operation, role):
+            continue
+        reason = refusal(candidate, role, problem, environment)
+        cost = cost_us(role, candidate.name, problem, device) if reason is None and device is not None else None
+        found.append(Option(candidate.name, cost, reason or untried(candidate, problem)))
+    # The sort is stable: equal costs keep the order of the table of candidates.
+    return sorted(found, key=lambda o: (o.reason is not None, o.cost_us is None, o.cost_us or 0.0))
+
+
+def choose(problem: Problem, environment: Environment, tables: Iterable[Table]) -> Plan:
+    """Return the plan from the tables where they have an answer, else the model's."""
+    return tabled(problem, environment, tables) or modelled(problem, environment)
+
+
+def modelled(problem: Problem, environment: Environment) -> Plan:
+    """Return the plan of the analytical model."""
+    choice = Choice()
+    costs: list[tuple[str, float | None]] = []
+    refused = None
+    alone = True
+    for role in roles_of(problem.operation, problem.training):
+        options = options_of(role, problem, environment)
+        usable = [option for option in options if option.reason is None]
+        choice = choice.having(role, Implementation(usable[0].name))
+        costs += [(f"{role}={option.name}", option.cost_us) for option in usable]
+        alone = alone and len(usable) == 1
+        refused = refused or next((f"{o.name} {o.reason}" for o in options if o.reason is not None), None)
+    if alone:
+        return plan_of(choice, "only choice", f"nothing but plain PyTorch can run here: {refused}")
+    return plan_of(choice, "model", "the analytical model expects it to be the fastest", tuple(costs))
+
+
+def tabled(problem: Problem, environment: Environment, tables: Iterable[Table]) -> Plan | None:
+    """Return the plan of the nearest measured row; ``None`` when none is near, or nothing of it can run here."""
+    for table, row, distance in nearest(tables, problem):
+        runnable = [(label, cost) for label, cost in row.costs if only_possible(label, problem, environment)]
+        # One choice that is left of several is no comparison, unless it is the one that won.
+        if not runnable or (len(runnable) == 1 and runnable[0] != row.costs[0]):
+            continue
+        size = " × ".join(str(number) for number in (row.m, row.k, row.n, row.out) if number)
+        where = f"the fastest of {len(runnable)} measured on {table.device}"
+        reason = where if distance == 0 else f"{where} at the nearest problem, {size}, {row.dtype}, {row.activation}"
+        return plan_of(parse_choice(runnable[0][0]), "table", reason, tuple(runnable))
+    return None
+
+
+def only_possible(label: str, problem: Problem, environment: Environment) -> bool:
+    """Whether each step of a written choice can serve the problem."""
+    choice = parse_choice(label)
+    named = {candidate.name: candidate for candidate in CANDIDATES}
+    return all(
+        (candidate := named.get(choice.of(role).name)) is not None
+        and refusal(candidate, role, problem, environment) is None
+        for role in roles_of(problem.operation, problem.training)
+    )
+
+
+def plan_of(choice: Choice, source: Source, reason: str, costs: tuple[tuple[str, float | None], ...] = ()) -> Plan:
+    """Return the plan of a choice."""
+    return Plan(choice.expand, choice.project, choice.backward, choice.save, source, reason, costs)

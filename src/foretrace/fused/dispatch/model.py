@@ -1,0 +1,222 @@
+"""The analytical default: what each step would cost, for shapes nobody measured.
+
+A product takes the time of its waves of tiles, or of its bytes where those take longer; passes over the hidden
+take their bytes; a step costs what its GPU work or its host work costs, whichever is longer, since the two
+overlap. The figures need only rank implementations, and are as good as that.
+
+Constants were fitted to medians on one H200 (bf16, random data, L2 flushed, at its power limit): 8192 rows,
+768 → 2 × 3072, takes cuBLAS 121 µs (655 TFLOP/s), the TMA kernel 125 (118 with the hardware's tanh), the
+pointer kernel 163, eager's activation and product 65 and a fused elementwise kernel 40 on top. 256 rows,
+4096 → 2 × 14336: 100 µs fused and 101 µs by cuBLAS. Decode at 4096, 14336: 4.17 TB/s of weights at one row,
+3.9 at 16 rows. The other devices are their datasheet at the same share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from foretrace.fused.dispatch.choice import Role
+from foretrace.fused.dispatch.environment import capability
+from foretrace.fused.plan import Problem
+
+__all__ = ["Device", "cost_us", "device_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """``sms`` multiprocessors; sustained ``half`` and ``single`` precision, TFLOP/s; ``bandwidth``, TB/s."""
+
+    sms: int
+    half: float
+    single: float
+    bandwidth: float
+
+
+_DEVICES: Final[dict[tuple[int, int], Device]] = {
+    (8, 0): Device(108, 250, 17, 1.7),  # A100
+    (8, 6): Device(84, 120, 25, 0.65),  # A40, RTX 3090
+    (8, 9): Device(142, 290, 60, 0.75),  # L40S, RTX 4090
+    (9, 0): Device(132, 655, 50, 4.3),  # H200
+    (10, 0): Device(148, 1450, 60, 7.0),  # B200
+    (12, 0): Device(170, 380, 90, 1.6),  # RTX 5090
+}
+_Cost = Callable[[Problem, "Device"], float]
+# GPU time between two dependent kernels of a stream, µs.
+_LAUNCH: Final = 1.5
+# Host time, µs: an ATen linear; an ATen elementwise operator; an output and a direct launch of our own.
+_HOST_LINEAR, _HOST_ATEN, _HOST_OURS = 23.3, 11.7, 13.6
+# Passes over memory reach this share of the bandwidth that a copy has.
+_PASS: Final = 0.9
+# cuBLAS picks among tiles like these; smaller ones reach less of the rate.
+_LIBRARY_TILES: Final = (
+    (128, 256, 1.0),
+    (128, 192, 0.98),
+    (256, 128, 1.0),
+    (128, 128, 0.93),
+    (64, 256, 0.85),
+    (64, 128, 0.8),
+    (64, 64, 0.6),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fused:
+    """A fused kernel beside cuBLAS.
+
+    ``rate``: share of cuBLAS's main loop. ``tile``: µs that each wave of tiles adds, with the exact activation and with
+    the hardware's tanh. ``exposed``: share of additional traffic that the products do not hide. ``back``: columns of a
+    tile of backward; forward's are 256 accumulators wide, all are 128 rows high. ``sums``: backward's epilogue adds up
+    the bias's gradient.
+    """
+
+    rate: float
+    tile: float
+    tile_fast: float
+    exposed: float
+    back: int
+    sums: bool
+
+
+_FUSED: Final[dict[str, _Fused]] = {
+    "portable": _Fused(0.83, 1.3, 0.9, 0.9, 128, True),
+    "tma": _Fused(1.0, 0.25, -0.25, 0.5, 128, True),
+    "hopper": _Fused(1.0, -0.2, -0.7, 0.3, 256, False),
+}
+
+
+def device_of(architecture: str) -> Device | None:
+    """Return the constants of an architecture, or of the nearest older one; ``None``: there is none to compare with."""
+    found = capability(architecture)
+    known = [version for version in _DEVICES if found is not None and version <= found]
+    return _DEVICES[max(known)] if known else None
+
+
+def cost_us(role: Role, name: str, problem: Problem, device: Device) -> float | None:
+    """Return the expected µs of one step; ``None`` for an implementation the model knows nothing of.
+
+    Every row count is taken as it is; ``problem.m`` = 0 costs the launches.
+    """
+    if name in _FUSED and role != "project":
+        return _fused_us(role, _FUSED[name], problem, device)
+    known = _STEPS.get((role, name))
+    return known(problem, device) if known else None
+
+
+def _element(problem: Problem) -> int:
+    return {"bfloat16": 2, "float16": 2, "float64": 8}.get(problem.dtype, 4)
+
+
+def _width(problem: Problem) -> int:
+    """Columns of pre-activations for one of the hidden: 2 with a gate."""
+    return 2 if problem.operation in ("gated_mlp", "gated_act") else 1
+
+
+def _has_product(role: Role, problem: Problem) -> bool:
+    return problem.operation != "gated_act" and (role != "backward" or problem.operation != "linear_act")
+
+
+def _pass_us(units: float, problem: Problem, device: Device) -> float:
+    """µs to move ``units`` tensors of the hidden's size."""
+    return units * problem.m * problem.n * _element(problem) / (device.bandwidth * _PASS * 1e6)
+
+
+def _product_us(m: int, n: int, k: int, problem: Problem, device: Device) -> float:
+    """µs of one product by the library."""
+    rate = (device.half if _element(problem) == 2 else device.single) * 1e6 / device.sms  # FLOP per µs and SM
+    waves = min(
+        math.ceil(math.ceil(m / rows) * math.ceil(n / columns) / device.sms) * rows * columns / share
+        for rows, columns, share in _LIBRARY_TILES
+    )
+    # Where tiles are fewer than SMs the library splits K.
+    work = min(waves, max(2 * m * n, 2 * 64 * n) / device.sms) * 2 * k / rate
+    return max(work, (m * k + k * n + m * n) * _element(problem) / (device.bandwidth * 0.94 * 1e6))
+
+
+def _products(role: Role, problem: Problem, device: Device) -> tuple[float, int]:
+    """µs and number of the library's products in a step."""
+    if not _has_product(role, problem):
+        return 0.0, 0
+    if role == "project":
+        return _product_us(problem.m, problem.out, problem.n, problem, device), 1
+    if role == "backward":
+        return _product_us(problem.m, problem.n, problem.out, problem, device), 1
+    if _width(problem) == 2 and problem.packing == "separate":
+        return 2 * _product_us(problem.m, problem.n, problem.k, problem, device), 2
+    return _product_us(problem.m, _width(problem) * problem.n, problem.k, problem, device), 1
+
+
+def _longer(gpu: float, kernels: int, host: float) -> float:
+    return max(gpu + kernels * _LAUNCH, host)
+
+
+def _composed(role: Role, gated: tuple[int, int], single: tuple[int, int], host_each: float) -> _Cost:
+    """The library's products, then kernels that pass over tensors of the hidden's size.
+
+    ``gated``, ``single``: passes and kernels of an operation with a gate, and of one without.
+    """
+
+    def cost(problem: Problem, device: Device) -> float:
+        product, count = _products(role, problem, device)
+        passes, kernels = gated if _width(problem) == 2 else single
+        host = count * _HOST_LINEAR + kernels * host_each
+        return _longer(product + _pass_us(passes, problem, device), count + kernels, host)
+
+    return cost
+
+
+def _project_small(problem: Problem, device: Device) -> float:
+    return _longer(_weights_us(problem.out * problem.n, problem, device), 1, _HOST_OURS)
+
+
+def _expand_small(problem: Problem, device: Device) -> float:
+    return _longer(_weights_us(_width(problem) * problem.n * problem.k, problem, device), 1, _HOST_OURS)
+
+
+def _weights_us(elements: int, problem: Problem, device: Device) -> float:
+    share = 0.97 if problem.m == 1 else 0.95  # of the copy's bandwidth; cuBLAS reaches 0.94
+    return elements * _element(problem) / (device.bandwidth * share * 1e6)
+
+
+def _expand_library(problem: Problem, device: Device) -> float:
+    product, _ = _products("expand", problem, device)
+    return _longer(product * 1.06, 1, _HOST_LINEAR)
+
+
+def _fused_us(role: Role, kernel: _Fused, problem: Problem, device: Device) -> float:
+    """µs of a product whose epilogue does the rest."""
+    expand = role == "expand"
+    columns = (_width(problem) if expand else 1) * problem.n
+    inner = problem.k if expand else problem.out
+    tile = 256 if expand else kernel.back
+    rate = device.half * 1e6 / device.sms
+    tiles = math.ceil(problem.m / 128) * math.ceil(columns / tile)
+    waves = math.ceil(tiles / device.sms)
+    loop = waves * 2 * 128 * tile * inner / (rate * kernel.rate)
+    added = waves * (kernel.tile if problem.precision == "exact" else kernel.tile_fast)
+    floor = (problem.m * inner + columns * inner + problem.m * problem.n) * 2 / (device.bandwidth * 0.94 * 1e6)
+    product = max(loop, floor)
+    # Forward keeps the pre-activations that backward needs; backward reads them and writes their gradients.
+    extra = (int(problem.training) if expand else 2) * _width(problem)
+    traffic = _pass_us(extra, problem, device)
+    total = product + added + max(traffic * kernel.exposed, traffic - product)
+    if problem.bias and not expand and not kernel.sums:
+        total += _pass_us(_width(problem), problem, device) + _LAUNCH
+    # A kernel of our own must be expected to win by more than the model is worth.
+    return _longer(total * 1.02, 1, _HOST_OURS)
+
+
+_STEPS: Final[dict[tuple[Role, str], _Cost]] = {
+    # the activation: 2 passes; its product with up: 3
+    ("expand", "plain"): _composed("expand", (5, 2), (2, 1), _HOST_ATEN),
+    ("expand", "elementwise"): _composed("expand", (3, 1), (2, 1), _HOST_OURS),
+    ("expand", "library"): _expand_library,
+    ("expand", "small"): _expand_small,
+    ("project", "plain"): _composed("project", (0, 0), (0, 0), 0.0),
+    ("project", "small"): _project_small,
+    # the activation again: 2 passes; two products with the hidden's gradient: 6; the activation's gradient: 3
+    ("backward", "plain"): _composed("backward", (11, 4), (3, 1), _HOST_ATEN),
+    ("backward", "elementwise"): _composed("backward", (5, 1), (3, 1), _HOST_OURS),
+}

@@ -1,0 +1,285 @@
+"""Activations of tensors in memory: one pass over the data, at the speed of a copy.
+
+Used beside cuBLAS where a fused GEMM does not pay, and for an activation on its own. A tensor whose rows follow each
+other without a gap is treated as one long row; otherwise (the halves of a stacked pre-activation) the grid covers rows
+and columns. Every thread moves 16 bytes at a time where sizes and strides allow it, however wide a row is.
+"""
+
+# mypy: disallow-untyped-decorators=False
+# ruff: noqa: N803
+
+from __future__ import annotations
+
+from math import gcd
+
+import torch
+import triton
+import triton.language as tl
+
+from foretrace.fused.kernels.activation import activate, activate_with_slope, kernel_precision, times_slope
+from foretrace.fused.kernels.launch import launcher
+from foretrace.fused.kernels.tiles import with_dense_rows
+
+__all__ = ["act", "act_backward", "gated_act", "gated_act_backward"]
+
+# Elements a program: 16 and 8 a thread for 4 warps, so that all loads of a program are in flight at once.
+FORWARD_ELEMENTS = 4096
+BACKWARD_ELEMENTS = 2048
+WIDEST_BLOCK = 1024
+
+
+@triton.jit
+def _block(
+    columns: int,
+    UNIT: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_COLUMNS: tl.constexpr,
+) -> tuple[tl.tensor, tl.tensor, tl.tensor, tl.tensor]:
+    """This program's rows [BLOCK_ROWS, 1] int64, first column int64, columns from there [1, BLOCK_COLUMNS], their end.
+
+    ``columns`` counts units: the compiler sees that every size is a multiple of UNIT and merges loads that far.
+    """
+    width = tl.full((), UNIT, tl.int64) * columns
+    blocks = tl.cdiv(width, BLOCK_COLUMNS)
+    program = tl.program_id(0)
+    row = (program // blocks) * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]
+    first = (program % blocks) * BLOCK_COLUMNS
+    return row, first, tl.arange(0, BLOCK_COLUMNS)[None, :], width - first
+
+
+@triton.jit
+def foretrace_elementwise_forward(
+    gate_ptr: tl.tensor,
+    up_ptr: tl.tensor,
+    out_ptr: tl.tensor,
+    rows: int,
+    columns: int,
+    gate_stride: int,
+    up_stride: int,
+    out_stride: int,
+    GATED: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    PRECISION: tl.constexpr,
+    UNIT: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_COLUMNS: tl.constexpr,
+) -> None:
+    row, first, column, end = _block(columns, UNIT, BLOCK_ROWS, BLOCK_COLUMNS)
+    inside = (row < rows) & (column < end)
+    gate = tl.load(gate_ptr + first + row * UNIT * gate_stride + column, mask=inside)
+    hidden = activate(gate.to(tl.float32), ACTIVATION, PRECISION)
+    if GATED:
+        up = tl.load(up_ptr + first + row * UNIT * up_stride + column, mask=inside)
+        hidden *= up.to(tl.float32)
+    out = out_ptr + first + row * UNIT * out_stride + column
+    tl.store(out, hidden.to(out_ptr.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def foretrace_elementwise_backward(
+    grad_ptr: tl.tensor,
+    gate_ptr: tl.tensor,
+    up_ptr: tl.tensor,
+    grad_gate_ptr: tl.tensor,
+    grad_up_ptr: tl.tensor,
+    hidden_ptr: tl.tensor,
+    rows: int,
+    columns: int,
+    grad_stride: int,
+    gate_stride: int,
+    up_stride: int,
+    grad_gate_stride: int,
+    grad_up_stride: int,
+    hidden_stride: int,
+    GATED: tl.constexpr,
+    HIDDEN: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    PRECISION: tl.constexpr,
+    UNIT: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_COLUMNS: tl.constexpr,
+) -> None:
+    # A gradient may overwrite what it belongs to: each element is read and written by the same thread, reads first,
+    # because all accesses of a block have one layout.
+    row, first, column, end = _block(columns, UNIT, BLOCK_ROWS, BLOCK_COLUMNS)
+    inside = (row < rows) & (column < end)
+    grad = tl.load(grad_ptr + first + row * UNIT * grad_stride + column, mask=inside).to(tl.float32)
+    gate = tl.load(gate_ptr + first + row * UNIT * gate_stride + column, mask=inside).to(tl.float32)
+    value, slope = activate_with_slope(gate, ACTIVATION, PRECISION)
+    if GATED:
+        up = tl.load(up_ptr + first + row * UNIT * up_stride + column, mask=inside).to(tl.float32)
+        grad_up = grad_up_ptr + first + row * UNIT * grad_up_stride + column
+        tl.store(grad_up, (grad * value).to(grad_up_ptr.dtype.element_ty), mask=inside)
+        grad *= up
+        value *= up
+    grad_gate = grad_gate_ptr + first + row * UNIT * grad_gate_stride + column
+    tl.store(grad_gate, times_slope(grad, slope, ACTIVATION).to(grad_gate_ptr.dtype.element_ty), mask=inside)
+    if HIDDEN:
+        hidden = hidden_ptr + first + row * UNIT * hidden_stride + column
+        tl.store(hidden, value.to(hidden_ptr.dtype.element_ty), mask=inside)
+
+
+def gated_act(
+    gate: torch.Tensor,
+    up: torch.Tensor,
+    activation: str,
+    out: torch.Tensor | None = None,
+    precision: str = "exact",
+) -> torch.Tensor:
+    """Return act(gate) * up, rounded once from float32.
+
+    gate, up: [M, N] of one dtype, any row strides. out: where to write, [M, N], consecutive columns; made if not given.
+    """
+    out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device) if out is None else out
+    _forward(with_dense_rows(gate), with_dense_rows(up), out, activation, precision)
+    return out
+
+
+def act(
+    preact: torch.Tensor,
+    activation: str,
+    out: torch.Tensor | None = None,
+    precision: str = "exact",
+) -> torch.Tensor:
+    """Return act(preact) for preact [M, N], computed in float32; see `gated_act`."""
+    out = torch.empty(preact.shape, dtype=preact.dtype, device=preact.device) if out is None else out
+    _forward(with_dense_rows(preact), None, out, activation, precision)
+    return out
+
+
+def gated_act_backward(
+    grad_hidden: torch.Tensor,
+    gate: torch.Tensor,
+    up: torch.Tensor,
+    activation: str,
+    *,
+    grad_gate: torch.Tensor | None = None,
+    grad_up: torch.Tensor | None = None,
+    want_hidden: bool = False,
+    precision: str = "exact",
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Return the gradients of gate and up, and act(gate) * up if wanted.
+
+    All [M, N] of one dtype, any row strides. grad_gate, grad_up: where to write, consecutive columns; they may be gate
+    and up themselves, or halves of one [M, 2N] tensor, which is what they are made as if neither is given.
+    """
+    rows, columns = gate.shape
+    if grad_gate is None and grad_up is None:
+        both = torch.empty((rows, 2 * columns), dtype=gate.dtype, device=gate.device)
+        grad_gate, grad_up = both[:, :columns], both[:, columns:]
+    grad_gate = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device) if grad_gate is None else grad_gate
+    grad_up = torch.empty(up.shape, dtype=up.dtype, device=up.device) if grad_up is None else grad_up
+    hidden = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device) if want_hidden else None
+    _backward(
+        with_dense_rows(grad_hidden),
+        with_dense_rows(gate),
+        with_dense_rows(up),
+        grad_gate,
+        grad_up,
+        hidden,
+        activation,
+        precision,
+    )
+    return grad_gate, grad_up, hidden
+
+
+def act_backward(
+    grad_hidden: torch.Tensor,
+    preact: torch.Tensor,
+    activation: str,
+    into: torch.Tensor | None = None,
+    want_hidden: bool = False,
+    precision: str = "exact",
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return the gradient of preact [M, N], and act(preact) if wanted. into: where to write, may be preact itself."""
+    into = torch.empty(preact.shape, dtype=preact.dtype, device=preact.device) if into is None else into
+    hidden = torch.empty(preact.shape, dtype=preact.dtype, device=preact.device) if want_hidden else None
+    _backward(with_dense_rows(grad_hidden), with_dense_rows(preact), None, into, None, hidden, activation, precision)
+    return into, hidden
+
+
+def _forward(gate: torch.Tensor, up: torch.Tensor | None, out: torch.Tensor, activation: str, precision: str) -> None:
+    rows, columns, strides, unit = _geometry(gate, up, out)
+    if not rows * columns:
+        return
+    block_rows, block_columns = _block_shape(rows, columns, FORWARD_ELEMENTS)
+    launch = launcher(
+        foretrace_elementwise_forward,
+        num_warps=4,
+        GATED=up is not None,
+        ACTIVATION=activation,
+        PRECISION=kernel_precision(precision, out.dtype),
+        UNIT=unit,
+        BLOCK_ROWS=block_rows,
+        BLOCK_COLUMNS=block_columns,
+    )
+    launch(
+        (triton.cdiv(rows, block_rows) * triton.cdiv(columns, block_columns),),
+        gate,
+        up,
+        out,
+        rows,
+        columns // unit,
+        *strides,
+    )
+
+
+def _backward(
+    grad: torch.Tensor,
+    gate: torch.Tensor,
+    up: torch.Tensor | None,
+    grad_gate: torch.Tensor,
+    grad_up: torch.Tensor | None,
+    hidden: torch.Tensor | None,
+    activation: str,
+    precision: str,
+) -> None:
+    rows, columns, strides, unit = _geometry(grad, gate, up, grad_gate, grad_up, hidden)
+    if not rows * columns:
+        return
+    block_rows, block_columns = _block_shape(rows, columns, BACKWARD_ELEMENTS)
+    launch = launcher(
+        foretrace_elementwise_backward,
+        num_warps=4,
+        GATED=up is not None,
+        HIDDEN=hidden is not None,
+        ACTIVATION=activation,
+        PRECISION=kernel_precision(precision, gate.dtype),
+        UNIT=unit,
+        BLOCK_ROWS=block_rows,
+        BLOCK_COLUMNS=block_columns,
+    )
+    launch(
+        (triton.cdiv(rows, block_rows) * triton.cdiv(columns, block_columns),),
+        grad,
+        gate,
+        up,
+        grad_gate,
+        grad_up,
+        hidden,
+        rows,
+        columns // unit,
+        *strides,
+    )
+
+
+def _geometry(*tensors: torch.Tensor | None) -> tuple[int, int, list[int], int]:
+    """Rows, columns, the row stride of each tensor in units (0: no tensor), and the unit in elements.
+
+    The unit is the largest of 1, 2, 4, 8, 16 that divides the columns and every row stride.
+    """
+    there = [tensor for tensor in tensors if tensor is not None]
+    rows, columns = there[0].shape
+    if rows > 1 and all(tensor.stride(0) == columns for tensor in there):
+        rows, columns = 1, rows * columns
+    # The stride between the rows of a single row is anything; 0 constrains nothing.
+    strides = [0 if tensor is None or rows == 1 else tensor.stride(0) for tensor in tensors]
+    unit = gcd(16, columns, *strides)
+    return rows, columns, [stride // unit for stride in strides], unit
+
+
+def _block_shape(rows: int, columns: int, elements: int) -> tuple[int, int]:
+    """Rows and columns a program handles: powers of two, at most WIDEST_BLOCK columns unless there is but one row."""
+    widest = elements if rows == 1 else WIDEST_BLOCK
+    block_columns = min(widest, triton.next_power_of_2(columns))
+    return min(elements // block_columns, triton.next_power_of_2(rows)), block_columns

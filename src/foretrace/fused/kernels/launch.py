@@ -1,0 +1,268 @@
+"""Launch compiled Triton and Gluon kernels at a fraction of the usual host cost.
+
+``kernel[grid](...)`` binds, specialises and looks its arguments up again at every call: 24 to 37 µs on the machine
+this was measured on, more than the small GEMMs it starts. What changes between two calls is little: addresses and
+sizes. `Launcher` keeps the compiled kernel for each *specialisation* (what the compiler was told about the
+arguments) and hands the arguments to the driver's launcher directly, which takes 5 to 6 µs.
+
+The first call of a specialisation, kernels in the interpreter, launch hooks (profilers set them) and versions of
+Triton whose launcher was not read go through ``kernel[grid](...)``, which is always right.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+import triton
+from triton.runtime.driver import driver
+from triton.runtime.jit import JITFunction
+
+from foretrace.fused.kernels.descriptors import (
+    Descriptor,
+    column_descriptor,
+    descriptor,
+    pair_descriptor,
+    pair_is_swapped,
+    pair_legal,
+    tma_legal,
+    tma_storable,
+)
+
+__all__ = [
+    "Descriptor",
+    "Launcher",
+    "column_descriptor",
+    "descriptor",
+    "launcher",
+    "pair_descriptor",
+    "pair_is_swapped",
+    "pair_legal",
+    "processors",
+    "tma_legal",
+    "tma_storable",
+]
+
+# Versions whose sources were read: `CompiledKernel.run` takes (grid x, y, z, stream, function, packed metadata, launch
+# metadata, enter hook, exit hook, every kernel argument, constants included).
+RUN_VERSIONS = frozenset({(3, 6), (3, 9)})
+# Versions whose C entry point takes encoded tensor maps in place of descriptors: (grid x, y, z, stream, function,
+# cooperative, dependent launch, global scratch, profile scratch, metadata and hooks as above, arguments).
+ENTRY_VERSIONS = frozenset({(3, 6)})
+
+VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
+
+# Starts the kernel: grid, device, arguments with addresses in place of tensors.
+Start = Callable[[tuple[int, ...], int, list[Any]], None]
+
+_wants: dict[tuple[Any, ...], int] = {}
+
+
+@lru_cache(maxsize=64)
+def processors(device: int) -> int:
+    """Streaming multiprocessors of a CUDA device; 132, an H100's and H200's, where no device is (interpreter)."""
+    if device < 0:
+        return 132
+    count: int = torch.cuda.get_device_properties(device).multi_processor_count
+    return count
+
+
+@lru_cache(maxsize=1024, typed=True)
+def launcher(
+    kernel: Any,
+    *,
+    num_warps: int = 4,
+    num_stages: int = 3,
+    maxnreg: int | None = None,
+    pdl: bool = False,
+    **constants: Any,
+) -> Launcher:
+    """The launcher of ``kernel`` with these compile-time constants; made once, then looked up.
+
+    ``num_warps``, ``num_stages`` and ``maxnreg`` (registers a thread) are Triton's. ``pdl``: programmatic dependent
+    launch, the kernel may start before its predecessor ended and waits for it itself. ``constants``: a value for
+    every ``tl.constexpr`` parameter; they must come after all others in the kernel's signature.
+    """
+    # Said outright because its default changes with Triton 3.10.
+    options: dict[str, Any] = {"num_warps": num_warps, "num_stages": num_stages, "enable_fp_fusion": True}
+    if maxnreg is not None:
+        options["maxnreg"] = maxnreg
+    if pdl:
+        options["launch_pdl"] = True
+    return Launcher(kernel, constants, options)
+
+
+class Launcher:
+    """Starts one kernel with fixed compile-time constants, on the current stream of its arguments' device.
+
+    Call it with the grid (1 to 3 sizes; nothing is launched if one is 0) and the arguments in the order of the
+    signature: tensors, `Descriptor`, ints and None. Floats and bools belong among the constants: a float argument
+    becomes float64 under ``torch.compile``. All tensors must be on one device; it need not be the current one.
+
+    The specialisation key is at least as fine as Triton's: of a tensor the element type and whether its address is a
+    multiple of 16; of an int its width, whether it is 1, whether a multiple of 16; of a descriptor element type, box
+    and layout; and the device. Safe in CUDA graphs once the specialisation is compiled: nothing is allocated.
+    """
+
+    __slots__ = ("_constants", "_direct", "_kernel", "_options", "_starts")
+
+    def __init__(self, kernel: Any, constants: dict[str, Any], options: dict[str, Any]) -> None:
+        names = list(kernel.arg_names)
+        if sorted(names[len(names) - len(constants) :]) != sorted(constants):
+            raise TypeError(f"the constants of {names} must be its last parameters, all of them: {sorted(constants)}")
+        self._kernel = kernel
+        self._constants = {name: constants[name] for name in names[len(names) - len(constants) :]}
+        self._options = options
+        self._direct = isinstance(kernel, JITFunction) and VERSION in RUN_VERSIONS
+        self._starts: dict[tuple[Any, ...], Start] = {}
+
+    def __call__(self, grid: tuple[int, ...], *arguments: Any) -> None:
+        """Launch; see the class."""
+        if 0 in grid:
+            return
+        if not self._direct or _hooked():
+            self._start_through_triton(grid, arguments)
+            return
+        device = -1
+        values: list[Any] = []
+        key: list[Any] = []
+        for argument in arguments:
+            kind = type(argument)
+            if kind is int:
+                values.append(argument)
+                key.append(-1 if argument == 1 else _integer_width(argument) + (argument & 15 == 0))
+            elif kind is Descriptor:
+                values.append(argument)
+                key.append(-2 - argument.kind)
+                device = argument.device
+            elif argument is None:
+                values.append(None)
+                key.append(None)
+            elif kind is bool or kind is float:
+                raise TypeError(f"{kind.__name__} arguments must be compile-time constants of the kernel")
+            else:
+                pointer = argument.data_ptr()
+                values.append(pointer)
+                key.append(argument.dtype)
+                key.append(pointer & 15 == 0)
+                device = argument.get_device()
+        key.append(device)
+        start = self._starts.get(tuple(key))
+        if device != driver.active.get_current_device():
+            with torch.cuda.device(device):
+                if start is None:
+                    self._compile(tuple(key), grid, arguments)
+                else:
+                    start(grid, device, values)
+        elif start is None:
+            self._compile(tuple(key), grid, arguments)
+        else:
+            start(grid, device, values)
+
+    def _start_through_triton(self, grid: tuple[int, ...], arguments: tuple[Any, ...]) -> Any:
+        plain = [argument.triton if type(argument) is Descriptor else argument for argument in arguments]
+        return self._kernel[grid](*plain, **self._constants, **self._options)
+
+    def _compile(self, key: tuple[Any, ...], grid: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
+        compiled = self._start_through_triton(grid, arguments)
+        start = None if compiled is None else _direct_start(compiled, arguments, tuple(self._constants.values()))
+        if start is None:
+            self._direct = False
+        else:
+            self._starts[key] = start
+
+
+def _integer_width(value: int) -> int:
+    """Even numbers for what Triton takes an int as: i32, i64, u64."""
+    if -(1 << 31) <= value < 1 << 31:
+        return 0
+    return 2 if value < 1 << 63 else 4
+
+
+def _hooked() -> bool:
+    """Whether someone listens to launches (Triton's own profiler does)."""
+    runtime = triton.knobs.runtime
+    enter, leave = runtime.launch_enter_hook, runtime.launch_exit_hook
+    # A chain of hooks, or one function.
+    return bool(
+        (enter is not None and getattr(enter, "calls", True)) or (leave is not None and getattr(leave, "calls", True))
+    )
+
+
+def _direct_start(compiled: Any, arguments: tuple[Any, ...], constants: tuple[Any, ...]) -> Start | None:
+    """How to start ``compiled`` without Triton's argument handling; None where it is not known how."""
+    run = compiled.run
+    metadata = compiled.metadata
+    if metadata.target.backend != "cuda" or metadata.global_scratch_size or metadata.profile_scratch_size:
+        # Scratch memory is allocated by Triton at each launch.
+        return None
+    if VERSION in ENTRY_VERSIONS:
+        described = any(type(argument) is Descriptor for argument in arguments)
+        start = _through_entry_point(compiled, run, described, constants)
+        if start is not None:
+            return start
+    return _through_run(compiled, run, constants)
+
+
+def _through_run(compiled: Any, run: Any, constants: tuple[Any, ...]) -> Start:
+    function, packed = compiled.function, compiled.packed_metadata
+
+    def start(grid: tuple[int, ...], device: int, values: list[Any]) -> None:
+        x, y, z = grid if len(grid) == 3 else (*grid, 1, 1)[:3]
+        plain = [value.triton if type(value) is Descriptor else value for value in values]
+        stream = driver.active.get_current_stream(device)
+        run(x, y, z, stream, function, packed, None, None, None, *plain, *constants)
+
+    return start
+
+
+def _through_entry_point(compiled: Any, run: Any, described: bool, constants: tuple[Any, ...]) -> Start | None:
+    """The C function itself, with tensor maps that were encoded before."""
+    entry = run.launch
+    wants: list[dict[str, Any]] = []
+    if described:
+        # Triton wraps the entry point in a closure that encodes every descriptor at every launch.
+        free = inspect.getclosurevars(entry).nonlocals
+        entry = free.get("launcher")
+        wants = free.get("tensordesc_meta") or []
+        if entry is None or not wants or None in wants:
+            return None
+    cooperative, dependent = run.launch_cooperative_grid, run.launch_pdl
+    function, packed = compiled.function, compiled.packed_metadata
+    numbered = [(want, _wants.setdefault(_hashable(want), len(_wants))) for want in wants]
+
+    def start(grid: tuple[int, ...], device: int, values: list[Any]) -> None:
+        x, y, z = grid if len(grid) == 3 else (*grid, 1, 1)[:3]
+        if described:
+            values = _encode(values, numbered)
+        stream = driver.active.get_current_stream(device)
+        entry(
+            x, y, z, stream, function, cooperative, dependent, None, None, packed, None, None, None, *values, *constants
+        )
+
+    return start
+
+
+def _hashable(want: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple((name, tuple(value) if isinstance(value, list) else value) for name, value in sorted(want.items()))
+
+
+def _encode(values: list[Any], numbered: list[tuple[dict[str, Any], int]]) -> list[Any]:
+    """Each descriptor as the driver takes it: tensor map, extents, strides."""
+    flat: list[Any] = []
+    wanted = iter(numbered)
+    for value in values:
+        if type(value) is Descriptor:
+            want, number = next(wanted)
+            encoded = value.encoded.get(number)
+            if encoded is None:
+                from triton.backends.nvidia.driver import make_tensordesc_arg
+
+                encoded = value.encoded[number] = make_tensordesc_arg(value.triton, want)
+            flat += encoded
+        else:
+            flat.append(value)
+    return flat

@@ -1,0 +1,251 @@
+"""Products for at most 16 rows, as decoding needs them; the kernels are in `foretrace.fused.kernels.small_kernels`."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+
+from foretrace.errors import InputError
+from foretrace.fused.kernels.activation import kernel_precision
+from foretrace.fused.kernels.counters import zeroed_counters
+from foretrace.fused.kernels.launch import launcher, processors
+from foretrace.fused.kernels.small_kernels import (
+    HAS_PDL,
+    ROWS,
+    dot_kernel,
+    gate_up_dot_kernel,
+    gate_up_vector_kernel,
+    vector_kernel,
+)
+
+__all__ = ["gate_up", "linear_act", "project", "small_supported"]
+
+HALVES = (torch.bfloat16, torch.float16)
+
+
+def small_supported(x: torch.Tensor, *weights: torch.Tensor) -> bool:
+    """Whether the functions here can compute this: 0 to 16 rows of bf16 or fp16, 0 or 1 of float32; dense rows."""
+    dtype = x.dtype
+    for tensor in weights:
+        if tensor.dtype != dtype or (tensor.stride(1) != 1 and tensor.shape[1] > 1):
+            return False
+    if x.stride(1) != 1 and x.shape[1] > 1:
+        return False
+    return x.shape[0] <= (ROWS if dtype in HALVES else 1 if dtype == torch.float32 else -1)
+
+
+def _check(x: torch.Tensor, *weights: torch.Tensor) -> None:
+    if not small_supported(x, *weights):
+        raise InputError(
+            f"{x.shape[0]} rows of {x.dtype} cannot run through the decode kernels (at most {ROWS} of bf16 or fp16, 1 "
+            "of float32, columns contiguous); use the portable kernels."
+        )
+
+
+def _whole_rows(pointers: int, strides: int, element_size: int) -> bool:
+    """Whether rows start at multiples of 16 bytes, so that they can be loaded 16 bytes at a time.
+
+    ``pointers`` and ``strides``: those of several tensors, or-ed; a multiple of 16 is one in every operand.
+    """
+    return (pointers | strides * element_size) % 16 == 0
+
+
+@lru_cache(maxsize=64)
+def _has_dependent_launch(device: int) -> bool:
+    """Programmatic dependent launch: Hopper and later, and a Triton that offers it."""
+    return HAS_PDL and device >= 0 and torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+def gate_up(
+    x: torch.Tensor,
+    gate: torch.Tensor,
+    up: torch.Tensor,
+    gate_bias: torch.Tensor | None,
+    up_bias: torch.Tensor | None,
+    activation: str,
+    *,
+    keep: bool,
+    precision: str = "exact",
+    block_n: int | None = None,
+    block_k: int | None = None,
+    num_warps: int = 4,
+    num_stages: int = 3,
+    pdl: int = 0,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """act(x·gateᵀ + gate_bias) · (x·upᵀ + up_bias) for ``x`` [M, K], M <= 16, ``gate`` and ``up`` [N, K]: [M, N].
+
+    Float32 inside, rounded once. With ``keep`` also the pre-activations [M, 2N], gate first. Biases: [N].
+    A program and step take ``block_n`` output and ``block_k`` input features: 2 and 2048 for one row, 32 and 256 for
+    more, fewer input features where rows are not 16-byte aligned. ``pdl`` 1: start before the previous kernel ended
+    (Hopper); the stream's order is kept all the same.
+    Raises `InputError` where `small_supported` is False.
+    """
+    dtype = x.dtype
+    rows, inner = x.shape
+    features = gate.shape[0]
+    (x_stride, x_step), (gate_stride, gate_step), (up_stride, up_step) = x.stride(), gate.stride(), up.stride()
+    if not (
+        rows <= ROWS and dtype in HALVES and gate.dtype == up.dtype == dtype and x_step == gate_step == up_step == 1
+    ):
+        # What the usual call passes at a glance; the rare ones are looked at closely.
+        _check(x, gate, up)
+    hidden = x.new_empty((rows, features))
+    preact = x.new_empty((rows, 2 * features)) if keep else None
+    if rows == 0:
+        return hidden, preact
+    one = rows == 1
+    block_n = block_n or (2 if one else 32)
+    if block_k is None:
+        # Weights loaded two bytes at a time need as many registers for addresses.
+        pointers = x.data_ptr() | gate.data_ptr() | up.data_ptr()
+        wide = _whole_rows(pointers, x_stride | gate_stride | up_stride, dtype.itemsize)
+        block_k = (2048 if wide else 1024) if one else (256 if wide else 32)
+    dependent = pdl != 0 and _has_dependent_launch(x.get_device())
+    shape = {} if one else {"BLOCK_M": ROWS}
+    start = launcher(
+        gate_up_vector_kernel if one else gate_up_dot_kernel,
+        num_warps=num_warps,
+        num_stages=num_stages,
+        pdl=dependent,
+        ACTIVATION=activation,
+        PRECISION=kernel_precision(precision, dtype),
+        GATE_BIAS=gate_bias is not None,
+        UP_BIAS=up_bias is not None,
+        KEEP=keep,
+        PDL=dependent,
+        BLOCK_N=block_n,
+        BLOCK_K=block_k,
+        **shape,
+    )
+    grid = (-(-features // block_n),)
+    gate_bias = None if gate_bias is None else gate_bias.contiguous()
+    up_bias = None if up_bias is None else up_bias.contiguous()
+    tensors = (x, gate, up, gate_bias, up_bias, hidden, preact)
+    if one:
+        start(grid, *tensors, features, inner, gate_stride, up_stride)
+    else:
+        start(grid, *tensors, rows, features, inner, x_stride, gate_stride, up_stride)
+    return hidden, preact
+
+
+def linear_act(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    activation: str,
+    *,
+    keep: bool,
+    precision: str = "exact",
+    block_n: int | None = None,
+    block_k: int | None = None,
+    num_warps: int | None = None,
+    num_stages: int = 4,
+    split: int | None = None,
+    pdl: int = 0,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """act(x·weightᵀ + bias) for ``x`` [M, K], M <= 16, ``weight`` [N, K]; returns [M, N] and the pre-activations.
+
+    ``activation`` may be ``"none"``. Options as `gate_up`; one row takes 4 output features, 2048 input features and 8
+    warps. ``split`` (for more than one row): programs that share the input features of a tile, by default 2 where
+    there are fewer tiles than two a multiprocessor. Raises `InputError` where `small_supported` is False.
+    """
+    dtype = x.dtype
+    rows, inner = x.shape
+    features = weight.shape[0]
+    (x_stride, x_step), (weight_stride, weight_step) = x.stride(), weight.stride()
+    if not (rows <= ROWS and dtype in HALVES and weight.dtype == dtype and x_step == weight_step == 1):
+        _check(x, weight)
+    bias = bias if bias is None else bias.contiguous()
+    out = x.new_empty((rows, features))
+    preact = x.new_empty((rows, features)) if keep else None
+    if rows == 0:
+        return out, preact
+    dependent = pdl != 0 and _has_dependent_launch(x.get_device())
+    constants = {
+        "ACTIVATION": activation,
+        "PRECISION": kernel_precision(precision, dtype),
+        "BIAS": bias is not None,
+        "KEEP": keep,
+        "PDL": dependent,
+    }
+    if rows == 1:
+        block_n = block_n or 4
+        launcher(
+            vector_kernel,
+            num_warps=num_warps or 8,
+            num_stages=num_stages,
+            pdl=dependent,
+            BLOCK_N=block_n,
+            BLOCK_K=block_k or 2048,
+            **constants,
+        )((-(-features // block_n),), x, weight, bias, out, preact, features, inner, weight_stride)
+        return out, preact
+    block_n = block_n or 32
+    if block_k is None:
+        pointers = x.data_ptr() | weight.data_ptr()
+        block_k = 256 if _whole_rows(pointers, x_stride | weight_stride, dtype.itemsize) else 32
+    tiles = -(-features // block_n)
+    if split is None:
+        split = 2 if tiles < 2 * processors(x.get_device()) and inner >= 4 * block_k else 1
+    partial = arrivals = None
+    if split > 1:
+        partial = x.new_empty((split, ROWS, features), dtype=torch.float32)
+        arrivals = zeroed_counters(x, tiles)
+    # Each part a whole number of blocks, so that only the last one has a rest.
+    span = -(-inner // (split * block_k)) * block_k
+    launcher(
+        dot_kernel,
+        num_warps=num_warps or 4,
+        num_stages=num_stages,
+        pdl=dependent,
+        SPLIT=split,
+        BLOCK_M=ROWS,
+        BLOCK_N=block_n,
+        BLOCK_K=block_k,
+        **constants,
+    )(
+        (tiles * split,),
+        x,
+        weight,
+        bias,
+        out,
+        preact,
+        partial,
+        arrivals,
+        rows,
+        features,
+        inner,
+        x_stride,
+        weight_stride,
+        span,
+    )
+    return out, preact
+
+
+def project(
+    hidden: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    *,
+    block_n: int | None = None,
+    block_k: int | None = None,
+    num_warps: int | None = None,
+    num_stages: int = 4,
+    split: int | None = None,
+    pdl: int = 0,
+) -> torch.Tensor:
+    """hidden·weightᵀ + bias for ``hidden`` [M, N], M <= 16, ``weight`` [out, N]; returns [M, out]. See `linear_act`."""
+    return linear_act(
+        hidden,
+        weight,
+        bias,
+        "none",
+        keep=False,
+        block_n=block_n,
+        block_k=block_k,
+        num_warps=num_warps,
+        num_stages=num_stages,
+        split=split,
+        pdl=pdl,
+    )[0]

@@ -1,0 +1,109 @@
+"""From tensors to the plan of their call, in one look-up."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+from foretrace.fused.dispatch import plan_for_key
+from foretrace.fused.plan import Operation, Plan
+from foretrace.fused.steps import Bound, bind
+
+__all__ = ["Call", "architecture_of", "call_for"]
+
+_DTYPES: Final = {
+    torch.bfloat16: "bfloat16",
+    torch.float16: "float16",
+    torch.float32: "float32",
+    torch.float64: "float64",
+}
+# by index, which is -1 for a CPU
+_architectures: dict[int, str] = {-1: "cpu"}
+
+
+class Call(NamedTuple):
+    """What the passes of a layer need besides tensors: words, implementations, and what to keep.
+
+    ``save``: ``None`` in inference. ``plain``: PyTorch's own operators do it all and nobody asked for anything else,
+    so that its autograd serves as well.
+    """
+
+    activation: str
+    precision: str
+    packing: str
+    bound: Bound
+    save: str | None
+    plain: bool
+
+
+def call_for(
+    operation: Operation,
+    x: Tensor,
+    weights: tuple[Tensor | None, ...],
+    sizes: tuple[int, int, int, int],
+    *,
+    activation: str,
+    training: bool,
+    bias: bool = False,
+    packing: str = "separate",
+    precision: str = "exact",
+    save: str = "auto",
+    plan: Plan | None = None,
+) -> Call:
+    """Return the call on ``x`` [..., K]; words as in `foretrace.fused.plan.Problem`.
+
+    ``sizes``: m, n, k and out. ``weights``: the matrices that kernels would read by TMA. ``plan``: use this one,
+    whatever dispatch would say. ``save="auto"`` leaves to the plan what a training call keeps.
+    """
+    asked = plan is not None or save != "auto"
+    if plan is None:
+        device = x.get_device()
+        plan = plan_for_key(
+            (
+                operation,
+                *sizes,
+                _DTYPES.get(x.dtype) or str(x.dtype),
+                activation,
+                _architectures.get(device) or architecture_of(x.device),
+                training,
+                bias,
+                packing,
+                device < 0 or _aligned(x, weights),
+                precision,
+            )
+        )
+    bound = bind(operation, plan)
+    asked = asked or plan.source == "override"
+    kept = (bound.save if save == "auto" else save) if training else None
+    return Call(activation, precision, packing, bound, kept, bound.plain and not (asked and training))
+
+
+def _aligned(x: Tensor, weights: tuple[Tensor | None, ...]) -> bool:
+    """Whether pointers and row strides are multiples of 16 bytes; for x also if it has to be copied first."""
+    size = x.element_size()
+    bits = x.data_ptr() | x.shape[-1] * size
+    if x.dim() > 1:
+        bits |= x.stride(-2) * size
+    for weight in weights:
+        if weight is not None:
+            row, column = weight.stride()[-2:]
+            if column != 1:
+                return False
+            bits |= weight.data_ptr() | row * size
+    return bits & 15 == 0
+
+
+def architecture_of(device: torch.device) -> str:
+    """Return ``"sm_90"`` for an NVIDIA GPU of compute capability 9.0, ``"gfx942"`` and the like for AMD, ``"cpu"``."""
+    if device.type != "cuda":
+        return device.type
+    index = torch.cuda.current_device() if device.index is None else device.index
+    found = _architectures.get(index)
+    if found is None:
+        properties = torch.cuda.get_device_properties(index)
+        amd = torch.version.hip is not None
+        found = properties.gcnArchName.partition(":")[0] if amd else f"sm_{properties.major}{properties.minor}"
+        _architectures[index] = found
+    return found

@@ -1,0 +1,63 @@
+"""The kernels of fused MLPs: a product with an epilogue, or one pointwise kernel between products of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from foretrace.knowledge.lowering.fused import LIGER_KERNELS, epilogue_of
+from foretrace.prediction.program.lower_moves import Fresh, Rule, plain
+from foretrace.prediction.program.operands import Call, touched
+from foretrace.prediction.work import Product, Work
+
+__all__ = ["FUSED"]
+
+
+def _gate_up(call: Call, _: Fresh) -> list[Work]:
+    x, gate, _, gate_bias = call.args[:4]
+    (m, k), n = x.shape, 2 * gate.shape[0]
+    epilogue = epilogue_of("gate_up", call.argument("activation"), bias=gate_bias is not None)
+    return [_product(call, Product(m, n, k, 1, "TN"), epilogue)]
+
+
+def _gate_up_backward(call: Call, _: Fresh) -> list[Work]:
+    gradient, down = call.args[:2]
+    (m, k), n = gradient.shape, down.shape[1]
+    return [_product(call, Product(m, n, k, 1, "NN"), epilogue_of("gate_up_backward", call.argument("activation")))]
+
+
+def _product(call: Call, product: Product, epilogue: tuple[str, ...]) -> Work:
+    results = [item for item in call.outputs if item.elements]
+    return Work(
+        kind="gemm",
+        op=call.op,
+        dtype=call.outputs[0].dtype,
+        reads=touched(call.operands()),
+        writes=touched(results),
+        elements=product.m * product.n,
+        reduced=product.k,
+        flops=2 * product.m * product.n * product.k,
+        product=product,
+        epilogue=epilogue,
+    )
+
+
+def _gated_act(call: Call, _: Fresh) -> list[Work]:
+    activation = call.argument("activation").partition("_")[0]
+    is_backward = call.base.endswith("_backward")
+    name = f"{activation}_backward" if is_backward else activation
+    return [replace(plain(call, "fused"), parts=(name, "mul"), generated=True)]
+
+
+def _liger_act(call: Call, fresh: Fresh) -> list[Work]:
+    forward, backward = LIGER_KERNELS[call.argument("activation")]
+    (work,) = _gated_act(call, fresh)
+    return [replace(work, op=backward if call.base.endswith("_backward") else forward)]
+
+
+FUSED: Mapping[str, Rule] = {
+    "gate_up": _gate_up,
+    "gate_up_backward": _gate_up_backward,
+    **dict.fromkeys(("gated_act", "gated_act_backward"), _gated_act),
+    **dict.fromkeys(("liger_act", "liger_act_backward"), _liger_act),
+}

@@ -1,0 +1,113 @@
+"""The analytical default ranks implementations as they were measured, and never fails."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretrace.fused.dispatch.choice import ROLES
+from foretrace.fused.dispatch.choose import modelled, options_of
+from foretrace.fused.dispatch.environment import Environment
+from foretrace.fused.dispatch.model import cost_us, device_of
+from foretrace.fused.plan import Problem
+
+H200 = Environment(torch=(2, 11), triton=(3, 6))
+NEWER = Environment(torch=(2, 13), triton=(3, 9))
+
+
+def gated(m: int, k: int, n: int, **changes: object) -> Problem:
+    problem = Problem("gated_mlp", m, n, k, k, "bfloat16", "gelu_tanh", "sm_90", training=False)
+    return replace(problem, **changes)
+
+
+def cost(role: str, name: str, problem: Problem) -> float:
+    device = device_of(problem.architecture)
+    assert device is not None
+    found = cost_us(role, name, problem, device)
+    assert found is not None
+    return found
+
+
+# µs measured on the H200: medians with the L2 flushed, of one moment each.
+@pytest.mark.parametrize(
+    ("name", "problem", "measured"),
+    [
+        ("tma", gated(8192, 768, 3072), 124.8),
+        ("tma", gated(8192, 768, 3072, precision="fast"), 119.0),
+        ("portable", gated(8192, 768, 3072), 162.6),
+        ("plain", gated(8192, 768, 3072), 187.0),
+        ("tma", gated(8192, 4096, 14336), 2850.0),
+        ("tma", gated(256, 4096, 14336), 100.4),
+        ("small", gated(16, 4096, 14336), 59.1),
+    ],
+)
+def test_expand_is_expected_within_15_percent_of_what_was_measured(name: str, problem: Problem, measured: float):
+    assert cost("expand", name, problem) == pytest.approx(measured, rel=0.15)
+
+
+def test_choices_on_hopper():
+    assert modelled(gated(8192, 768, 3072), H200).expand.name == "hopper"
+    assert modelled(gated(8192, 768, 3072), NEWER).expand.name == "tma"
+    assert modelled(gated(8192, 768, 3072, training=True), H200).backward.name == "hopper"
+    decode = modelled(gated(1, 4096, 14336), H200)
+    assert (decode.expand.name, decode.project.name) == ("small", "small")
+    assert modelled(gated(8192, 768, 3072, dtype="float32"), H200).expand.name == "elementwise"
+    assert modelled(gated(8192, 768, 3072, aligned=False), H200).expand.name in ("elementwise", "portable")
+
+
+def test_the_pointer_kernel_wins_only_where_the_inner_size_is_small():
+    assert cost("expand", "portable", gated(8192, 256, 3072)) < cost("expand", "elementwise", gated(8192, 256, 3072))
+    assert cost("expand", "portable", gated(8192, 4096, 14336)) > cost(
+        "expand", "elementwise", gated(8192, 4096, 14336)
+    )
+
+
+def test_an_untried_architecture_gets_elementwise_kernels_and_the_library():
+    plan = modelled(gated(8192, 768, 3072, architecture="sm_100", training=True), NEWER)
+    assert (plan.expand.name, plan.project.name, plan.backward.name) == ("elementwise", "plain", "elementwise")
+
+
+def test_a_single_pass_is_left_to_pytorch_when_a_kernel_of_ours_wins_nothing():
+    linear = replace(gated(64, 4096, 14336), operation="linear_act", out=0, architecture="sm_100")
+    assert modelled(linear, NEWER).expand.name == "plain"
+
+
+def test_constants_of_a_gpu_nobody_entered_are_those_of_the_nearest_older_one():
+    assert device_of("sm_121") == device_of("sm_120")
+    assert device_of("sm_87") == device_of("sm_86")
+    assert device_of("sm_70") is None
+    assert device_of("cpu") is None
+
+
+def test_where_nothing_else_can_run_the_plan_says_why():
+    plan = modelled(gated(64, 64, 64, architecture="cpu"), H200)
+    assert plan.source == "only choice"
+    assert "this is cpu" in plan.reason
+    assert plan.expand.name == plan.project.name == plan.backward.name == "plain"
+
+
+@given(
+    st.sampled_from(["gated_mlp", "mlp", "linear_act", "gated_act"]),
+    st.integers(0, 1 << 20),
+    st.integers(0, 40_000),
+    st.integers(0, 20_000),
+    st.sampled_from(["bfloat16", "float16", "float32", "float64"]),
+    st.sampled_from(["sm_70", "sm_80", "sm_86", "sm_90", "sm_100", "sm_121", "cpu", "gfx90a"]),
+    st.booleans(),
+    st.sampled_from(["separate", "gate_up", "interleaved"]),
+    st.sampled_from([H200, NEWER, Environment((2, 4), (3, 0)), Environment((2, 11), None)]),
+)
+def test_every_problem_has_a_plan_of_possible_implementations(
+    operation, m, n, k, dtype, architecture, training, packing, environment
+):
+    out = k if operation in ("gated_mlp", "mlp") else 0
+    problem = Problem(operation, m, n, k, out, dtype, "silu", architecture, training, packing=packing)
+    plan = modelled(problem, environment)
+    assert plan == modelled(problem, environment)
+    for role in ROLES:
+        options = {option.name: option for option in options_of(role, problem, environment)}
+        chosen = getattr(plan, role)
+        assert chosen.name == "plain" or options[chosen.name].reason is None
+        assert all(option.reason or option.cost_us is not None for option in options.values() if plan.costs)
+    assert all(value is None or value >= 0 for _, value in plan.costs)

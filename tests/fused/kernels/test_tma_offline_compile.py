@@ -1,0 +1,93 @@
+"""The default configurations of the TMA and decode kernels compile for Hopper without spilling, without a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from interpreter import run_apart
+
+# The dearest variants: both biases, everything kept and wanted, the activation with the most instructions.
+ACTIVATION = "gelu"
+M, K, N = 8192, 768, 3072
+
+
+def check(module: ModuleType, call: Callable[[], Any]) -> None:
+    from offline import Offline
+
+    from foretrace.fused.kernels.descriptors import Descriptor
+
+    offline = Offline(90)
+
+    def launcher(kernel: Any, **constants: Any) -> Callable[..., None]:
+        constants.pop("pdl", None)
+        compile_only = offline.launcher(kernel, **constants)
+
+        def start(grid: tuple[int, ...], *arguments: Any) -> None:
+            compile_only(grid, *(one.triton if isinstance(one, Descriptor) else one for one in arguments))
+
+        return start
+
+    with mock.patch.object(module, "launcher", launcher):
+        call()
+    (resources,) = offline.resources
+    assert resources.stack == 0, f"spills: {resources}"
+    assert resources.shared <= offline.shared_memory, resources
+
+
+def tensor(*shape: int) -> torch.Tensor:
+    return torch.empty(shape, dtype=torch.bfloat16)
+
+
+def check_forward(step: str, options: dict[str, int]) -> None:
+    from foretrace.fused.kernels import tma_forward
+
+    weight, bias = tensor(2 * N, K), tensor(N)
+    arguments = (weight[:N], weight[N:], bias, bias) if step == "gate_up" else (weight[:N], bias)
+    run = getattr(tma_forward, step)
+    check(tma_forward, lambda: run(tensor(M, K), *arguments, ACTIVATION, keep=True, **options))
+
+
+def check_backward(step: str, width: int, bias: bool) -> None:
+    from foretrace.fused.kernels import tma_backward
+
+    run = getattr(tma_backward, step)
+    wants = {"want_hidden": True, "want_bias": bias}
+    check(tma_backward, lambda: run(tensor(M, K), tensor(K, N), tensor(M, width), ACTIVATION, **wants))
+
+
+def check_small(m: int) -> None:
+    from foretrace.fused.kernels import small
+
+    weight, bias = tensor(2 * N, 4096), tensor(N)
+    check(small, lambda: small.gate_up(tensor(m, 4096), weight[:N], weight[N:], bias, bias, ACTIVATION, keep=True))
+    check(small, lambda: small.project(tensor(m, N), tensor(4096, N), tensor(4096)))
+
+
+CASES = {
+    "gate_up": partial(check_forward, "gate_up", {}),
+    "gate_up, a tile a program": partial(
+        check_forward, "gate_up", {"block_n": 64, "num_warps": 4, "num_stages": 3, "persistent": 0}
+    ),
+    "linear_act": partial(check_forward, "linear_act", {}),
+    "gate_up_backward": partial(check_backward, "gate_up_backward", 2 * N, False),
+    "gate_up_backward, biases": partial(check_backward, "gate_up_backward", 2 * N, True),
+    "linear_act_backward": partial(check_backward, "linear_act_backward", N, True),
+    "decode, 1 row": partial(check_small, 1),
+    "decode, 16 rows": partial(check_small, 16),
+}
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, str]:
+    return run_apart(__file__, "CASES")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_tma_configuration_compiles(case: str, outcomes: dict[str, str]) -> None:
+    assert outcomes[case] == ""

@@ -1,0 +1,43 @@
+"""The names of foretrace's own kernels: implementation, step, and what else they spell out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from foretrace.knowledge.kernels import decode, describe
+
+CASES: list[tuple[str, str, dict[str, Any]]] = [
+    ("foretrace_hopper_forward", "gemm", {"implementation": "hopper", "direction": "forward"}),
+    ("foretrace_hopper_backward", "gemm", {"direction": "backward", "epilogue": ["activation_backward"]}),
+    (
+        "foretrace_tma_gate_up_gelu_tanh_128x256x64_4stages",
+        "gemm",
+        {"epilogue": ["gelu_tanh", "mul"], "tile": "128x256", "tile_k": 64, "stages": 4, "activation": "gelu_tanh"},
+    ),
+    ("foretrace_portable_linear_act_relu2", "gemm", {"ops": ["mm", "relu2"], "epilogue": ["relu2"]}),
+    ("foretrace_portable_gate_up_backward_gelu", "gemm", {"epilogue": ["gelu_backward", "mul"]}),
+    ("foretrace_small_project_kernel", "gemm", {"step": "project"}),
+    ("foretrace_small_reduce", "gemm", {"role": "split-K reduction"}),
+    ("foretrace_small_gate_up_vector", "gemm", {"method": "vector", "epilogue": ["activation", "mul"]}),
+    ("foretrace_portable_forward", "gemm", {"direction": "forward"}),
+    ("foretrace_elementwise_forward", "fused", {"ops": ["activation"]}),
+    ("foretrace_elementwise_gated_act_silu", "fused", {"ops": ["silu", "mul"]}),
+    ("foretrace_elementwise_act_silu", "elementwise", {"ops": ["silu"]}),
+    ("foretrace_elementwise_gated_act_backward_0d1d2d3de", "fused", {"ops": ["activation_backward", "mul"]}),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "fields"), CASES, ids=[case[0] for case in CASES])
+def test_a_name_says_what_the_kernel_is(name: str, kind: str, fields: dict[str, Any]) -> None:
+    found = decode(name)
+    assert (found.kind, found.family, found.unknown) == (kind, "foretrace", [])
+    assert {key: found.decoded[key] for key in fields} == fields
+    assert "foretrace's fused modules" in describe(found)
+
+
+def test_what_a_name_adds_is_not_guessed() -> None:
+    assert decode("foretrace_tma_gate_up_split").unknown == ["split"]
+    assert decode("foretrace_something_else").family != "foretrace"
+    assert decode("my_foretrace_tma_gate_up").family != "foretrace"
