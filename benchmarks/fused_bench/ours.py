@@ -151,7 +151,11 @@ def choices_for(case: Case, device: str, *, variants: bool = False) -> list[str]
         found = dispatch.possible(role, problem, environment)
         if not variants:
             return [candidate.name for candidate in found]
-        return [choice.write_implementation(one) for candidate in found for one in candidate.implementations(role)]
+        return [
+            choice.write_implementation(one)
+            for candidate in found
+            for one in candidate.implementations(case.operation, role)
+        ]
 
     expands = names("expand")
     projects = names("project") if case.operation == "gated_mlp" else ["plain"]

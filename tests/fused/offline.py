@@ -54,6 +54,7 @@ class NoDevice:
 class Resources:
     """Of one compiled kernel: registers a thread, bytes of local memory a thread (spills), bytes of shared memory."""
 
+    name: str
     registers: int
     stack: int
     shared: int
@@ -93,4 +94,4 @@ def _resources(compiled: Any) -> Resources:
     found = re.search(r"REG:(\d+) STACK:(\d+) .*LOCAL:(\d+)", shown)
     assert found is not None, shown
     registers, stack, local = (int(number) for number in found.groups())
-    return Resources(registers, stack + local, compiled.metadata.shared)
+    return Resources(compiled.metadata.name, registers, stack + local, compiled.metadata.shared)

@@ -45,6 +45,18 @@ def check_gated_mlp(name: str, packing: Any, activation: str, dtype: torch.dtype
         check_close(y, tensors, gated_mlp(*exact, packing=packing, activation=activation), exact)
 
 
+def check_one_bias(name: str, missing: int) -> None:
+    """A gate's bias without an up's, and the other way round: what is missing is zero, and gets no gradient."""
+    from foretrace.fused.functional import gated_mlp
+
+    tensors = gated_tensors(dtype=torch.float32, **SIZES)
+    tensors[missing] = None
+    exact = doubled(tensors)
+    for save in SAVES:
+        y = gated_mlp(*tensors, activation="silu", plan=plan(name, name, save))  # type: ignore[arg-type]
+        check_close(y, tensors, gated_mlp(*exact, activation="silu"), exact)  # type: ignore[arg-type]
+
+
 def check_single_products(name: str, activation: str, dtype: torch.dtype) -> None:
     from foretrace.fused.functional import linear_act, mlp
 
@@ -74,6 +86,11 @@ CASES: dict[str, Any] = {
         for name in ("elementwise", "portable")
         for packing in PACKINGS
         for dtype in CLOSE
+    },
+    **{
+        f"gated_mlp {name} without {which} bias": partial(check_one_bias, name, missing)
+        for name in ("plain", "elementwise", "portable")
+        for which, missing in (("gate", 4), ("up", 5))
     },
     **{
         f"mlp and linear_act {name} {dtype}": partial(check_single_products, name, "silu", dtype)

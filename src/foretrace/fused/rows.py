@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from torch.autograd import profiler
 
-__all__ = ["watched"]
+__all__ = ["row", "watched"]
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 
@@ -33,6 +33,11 @@ def watched(step: str, function: Step) -> Step:
         return _recorded(name, function, args, options)
 
     return run  # type: ignore[return-value]  # it takes and returns what the function does
+
+
+def row(step: str) -> Callable[[Step], Step]:
+    """`watched` as a decorator."""
+    return functools.partial(watched, step)
 
 
 def _recorded(name: str, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:

@@ -27,6 +27,7 @@ from typing import Any, Final, get_args
 
 from foretrace.errors import InputError
 from foretrace.fused.plan import Implementation, Operation, Plan, Save
+from foretrace.fused.rows import watched
 
 __all__ = ["STEPS_OF", "Bound", "bind", "find", "names"]
 
@@ -58,6 +59,8 @@ _HOMES: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "small": {step: ("kernels.small", step) for step in ("gate_up", "linear_act", "project")},
     "library": {"linear_act": ("unfused", "library_linear_act")},
 }
+# One kernel of ours does the whole step. The others are made of operators that have rows in a profile themselves.
+_ONE_KERNEL: Final = ("portable", "tma", "hopper", "small")
 
 
 def names(step: str) -> tuple[str, ...]:
@@ -67,7 +70,7 @@ def names(step: str) -> tuple[str, ...]:
 
 @cache
 def find(step: str, name: str) -> Callable[..., Any]:
-    """Return an implementation of a step, imported on first use.
+    """Return an implementation of a step, imported on first use; it has a row in a profile (`foretrace.fused.rows`).
 
     Raises :class:`InputError` for a step or an implementation that does not exist.
     """
@@ -76,7 +79,7 @@ def find(step: str, name: str) -> Callable[..., Any]:
         raise InputError(f"{name!r} has no step {step!r}; implementations of it: {', '.join(names(step)) or 'none'}")
     module, function = home
     found: Callable[..., Any] = getattr(import_module(f"{_ROOM}.{module}"), function)
-    return found
+    return watched(step, found) if name in _ONE_KERNEL else found
 
 
 class Bound:

@@ -1,15 +1,16 @@
 """What each implementation needs, and the reason given where it cannot serve."""
 
+import inspect
 from dataclasses import replace
 
 import pytest
 
-from foretrace.fused.dispatch.candidates import CANDIDATES, possible, refusal, untried
+from foretrace.fused.dispatch.candidates import CANDIDATES, Candidate, possible, refusal, untried
 from foretrace.fused.dispatch.choice import ROLES
 from foretrace.fused.dispatch.environment import Environment, capability
 from foretrace.fused.dispatch.machine import Gpu, gpu_of, may_measure
 from foretrace.fused.plan import Problem
-from foretrace.fused.steps import STEPS_OF, names
+from foretrace.fused.steps import STEPS_OF, find, names
 
 H200 = Environment(torch=(2, 11), triton=(3, 6))
 MLP = Problem("gated_mlp", 8192, 3072, 768, 768, "bfloat16", "gelu_tanh", "sm_90", training=True)
@@ -71,10 +72,9 @@ def test_gluon_kernels_need_the_triton_they_were_written_for():
     assert "needs Hopper" in reason("hopper", replace(MLP, architecture="sm_100"))
 
 
-def test_a_deferred_epilogue_needs_a_main_loop_to_hide_under():
-    assert "193 or more" in reason("hopper", replace(MLP, k=128))
-    assert reason("hopper", replace(MLP, k=200)) is None
-    assert "449 or more" in reason("hopper", replace(MLP, out=384), "backward")
+def test_hopper_kernels_take_any_inner_size_of_whole_16_bytes():
+    assert reason("hopper", replace(MLP, m=1, k=8, out=8)) is None
+    assert reason("hopper", replace(MLP, m=1, k=8, out=8), "backward") is None
 
 
 def test_decode_kernels_end_at_16_rows():
@@ -122,6 +122,15 @@ def test_variants_are_ordered_by_name_and_belong_to_steps_that_exist():
         for step, options in candidate.variants:
             assert candidate.name in names(step)
             assert options == tuple(sorted(options))
+
+
+@pytest.mark.parametrize("candidate", CANDIDATES, ids=lambda c: c.name)
+def test_every_variant_is_an_option_of_its_kernel(candidate: Candidate):
+    """Options a kernel has not would be refused by every autotune, without anyone noticing."""
+    pytest.importorskip("triton")
+    for step, options in candidate.variants:
+        known = inspect.signature(find(step, candidate.name)).parameters
+        assert {name for name, _ in options} <= known.keys()
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ def compiled(capability: int, module: ModuleType, call: Callable[[], Any]) -> No
     from offline import Offline
 
     from foretrace.fused.kernels import tiles
+    from foretrace.knowledge.kernels import decode
 
     offline = Offline(capability)
     limits = (offline.shared_memory, capability == 90)
@@ -34,6 +35,8 @@ def compiled(capability: int, module: ModuleType, call: Callable[[], Any]) -> No
     for resources in offline.resources:
         assert resources.stack == 0, f"spills: {resources}"
         assert resources.shared <= offline.shared_memory, resources
+        found = decode(resources.name)
+        assert (found.family, found.unknown) == ("foretrace", []), resources
 
 
 def tensor(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:

@@ -21,6 +21,7 @@ def check(module: ModuleType, call: Callable[[], Any]) -> None:
     from offline import Offline
 
     from foretrace.fused.kernels.descriptors import Descriptor
+    from foretrace.knowledge.kernels import decode
 
     offline = Offline(90)
 
@@ -38,6 +39,8 @@ def check(module: ModuleType, call: Callable[[], Any]) -> None:
     (resources,) = offline.resources
     assert resources.stack == 0, f"spills: {resources}"
     assert resources.shared <= offline.shared_memory, resources
+    found = decode(resources.name)
+    assert (found.family, found.unknown) == ("foretrace", []), resources
 
 
 def tensor(*shape: int) -> torch.Tensor:

@@ -14,7 +14,7 @@ from foretrace.fused.dispatch.environment import Environment, capability
 from foretrace.fused.plan import Implementation, Operation, Problem
 from foretrace.fused.steps import STEPS_OF, names
 
-__all__ = ["CANDIDATES", "Candidate", "has_step", "possible", "refusal", "untried"]
+__all__ = ["CANDIDATES", "DEEP", "Candidate", "Options", "has_step", "possible", "refusal", "untried"]
 
 HALF: Final = ("bfloat16", "float16")
 # A tile of the decode kernels has 16 rows, the smallest a tensor core's product takes.
@@ -38,6 +38,8 @@ class Question:
 Limit = Callable[[Question], str | None]
 # In the order of their names, as everywhere.
 Options = tuple[tuple[str, int], ...]
+# Of the Hopper kernel's shared memory in backward more for the products and less for the epilogue than by default.
+DEEP: Final[Options] = (("slots", 1), ("stages", 4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +133,6 @@ def _tma(asked: Question) -> str | None:
     return None
 
 
-def _deferred(asked: Question) -> str | None:
-    """A finished tile is stored under the first k-steps of the next: two a slice, of 64 elements each."""
-    problem = asked.problem
-    gated_forward = problem.operation == "gated_mlp" and asked.role == "expand"
-    inner = problem.k if asked.role == "expand" else problem.out
-    least = ((2 if gated_forward else 4) * 2 - 1) * 64 + 1
-    return None if inner >= least else f"needs {least} or more inner elements to hide the epilogue, these are {inner}"
-
-
 def _library(asked: Question) -> str | None:
     if asked.problem.activation != "gelu_tanh":
         return "cuBLASLt has an epilogue for the tanh GELU only"
@@ -169,8 +162,13 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
             ("gate_up", (("pdl", 1),)),
             ("gate_up", (("block_n", 64),)),
             ("linear_act", (("pdl", 1),)),
+            ("linear_act", (("split", 1),)),
+            ("linear_act", (("split", 2),)),
+            ("linear_act", (("split", 4),)),
             ("project", (("pdl", 1),)),
             ("project", (("split", 1),)),
+            ("project", (("split", 2),)),
+            ("project", (("split", 4),)),
         ),
     ),
     Candidate(
@@ -184,27 +182,30 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
         (_hopper, _triton(TMA_TRITON), _dtype(*HALF), _tma, _nonempty),
         tried=(90,),
         variants=(
-            ("gate_up", (("num_stages", 3), ("num_warps", 4), ("persistent", 0), ("tile_n", 64))),
+            ("gate_up", (("block_n", 64), ("num_stages", 3), ("num_warps", 4), ("persistent", 0))),
             ("gate_up", (("group", 16),)),
-            ("linear_act", (("num_stages", 3), ("num_warps", 4), ("persistent", 0), ("tile_n", 128))),
-            ("gate_up_backward", (("persistent", 1),)),
-            ("linear_act_backward", (("persistent", 1),)),
+            ("linear_act", (("block_n", 128), ("num_stages", 3), ("num_warps", 4), ("persistent", 0))),
+            *(
+                (step, options)
+                for step in ("gate_up_backward", "linear_act_backward")
+                for options in (
+                    (("persistent", 1),),
+                    # Three smaller blocks on a multiprocessor, which the registers would not hold otherwise.
+                    (("block_m", 64), ("maxnreg", 168), ("num_warps", 4)),
+                    (("block_n", 64), ("maxnreg", 168), ("num_warps", 4)),
+                )
+            ),
         ),
     ),
     Candidate(
         "hopper",
-        (_hopper, _gluon, _dtype(*HALF), _tma, _deferred, _nonempty),
+        (_hopper, _gluon, _dtype(*HALF), _tma, _nonempty),
         tried=(90,),
         variants=(
-            ("gate_up", (("ahead", 1),)),
-            ("gate_up", (("ahead", 3),)),
             ("gate_up", (("group", 16),)),
-            ("linear_act", (("ahead", 1),)),
             ("linear_act", (("group", 16),)),
-            ("gate_up_backward", (("ahead", 1),)),
-            ("gate_up_backward", (("group", 16),)),
-            ("linear_act_backward", (("ahead", 1),)),
-            ("linear_act_backward", (("group", 16),)),
+            ("gate_up_backward", DEEP),
+            ("linear_act_backward", DEEP),
         ),
     ),
 )

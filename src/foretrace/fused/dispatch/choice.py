@@ -2,7 +2,7 @@
 
 The text is what tables and caches store, and what an override is written in::
 
-    expand=tma[stages=4,tile_n=128] project=plain backward=elementwise save=preact
+    expand=tma[block_n=128,num_stages=4] project=plain backward=elementwise save=preact
 
 Words that are absent mean ``plain`` (and ``save=preact``).
 """

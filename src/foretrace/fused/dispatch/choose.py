@@ -9,7 +9,7 @@ from typing import Literal
 from foretrace.fused.dispatch.candidates import CANDIDATES, has_step, refusal, untried
 from foretrace.fused.dispatch.choice import Choice, Role, parse_choice, roles_of
 from foretrace.fused.dispatch.environment import Environment
-from foretrace.fused.dispatch.model import cost_us, device_of
+from foretrace.fused.dispatch.model import cost_us, device_of, options_for
 from foretrace.fused.dispatch.tables import Table, nearest
 from foretrace.fused.plan import Implementation, Plan, Problem
 
@@ -55,7 +55,8 @@ def modelled(problem: Problem, environment: Environment) -> Plan:
     for role in roles_of(problem.operation, problem.training):
         options = options_of(role, problem, environment)
         usable = [option for option in options if option.reason is None]
-        choice = choice.having(role, Implementation(usable[0].name))
+        name = usable[0].name
+        choice = choice.having(role, Implementation(name, options_for(role, name, problem)))
         costs += [(f"{role}={option.name}", option.cost_us) for option in usable]
         alone = alone and len(usable) == 1
         refused = refused or next((f"{o.name} {o.reason}" for o in options if o.reason is not None), None)

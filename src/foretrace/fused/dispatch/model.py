@@ -4,11 +4,15 @@ A product takes the time of its waves of tiles, or of its bytes where those take
 take their bytes; a step costs what its GPU work or its host work costs, whichever is longer, since the two
 overlap. The figures need only rank implementations, and are as good as that.
 
-Constants were fitted to medians on one H200 (bf16, random data, L2 flushed, at its power limit): 8192 rows,
-768 → 2 × 3072, takes cuBLAS 121 µs (655 TFLOP/s), the TMA kernel 125 (118 with the hardware's tanh), the
-pointer kernel 163, eager's activation and product 65 and a fused elementwise kernel 40 on top. 256 rows,
-4096 → 2 × 14336: 100 µs fused and 101 µs by cuBLAS. Decode at 4096, 14336: 4.17 TB/s of weights at one row,
-3.9 at 16 rows. The other devices are their datasheet at the same share.
+Constants were fitted to medians on one H200 (bf16, tanh GELU, random data, L2 flushed, at its power limit). 8192 rows,
+768 → 2 × 3072: cuBLAS 114 µs for the products alone (680 TFLOP/s), the Hopper kernel 105 to 108 with the activation and
+109 to 113 with the pre-activations kept, the TMA kernel 117 and 138; backward, 768 → 3072: cuBLAS 59.5 for the product
+alone, 122 with the elementwise kernel, TMA 125, Hopper 89. 4096 → 2 × 14336: cuBLAS 2830, Hopper 2700 kept or not;
+backward, 4096 → 14336: unfused 1640 to 1790, TMA 1650, Hopper 1522, and 1445 with four stages and one slot. Linear with
+GELU, 1024 → 4096: cuBLAS 101 alone, cuBLASLt's epilogue 111, Hopper 100. The pointer kernel takes 1.35 times as long as
+cuBLAS, eager's activation and product 65 µs on top. 256 rows, 4096 → 2 × 14336: 100 µs fused and 101 µs by cuBLAS.
+Decode at 4096, 14336: 4.17 TB/s of weights at one row, 3.9 at 16 rows. The other devices are their datasheet at the
+same share.
 """
 
 from __future__ import annotations
@@ -18,11 +22,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from foretrace.fused.dispatch.candidates import DEEP, Options
 from foretrace.fused.dispatch.choice import Role
 from foretrace.fused.dispatch.environment import capability
 from foretrace.fused.plan import Problem
 
-__all__ = ["Device", "cost_us", "device_of"]
+__all__ = ["Device", "cost_us", "device_of", "options_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,7 @@ _DEVICES: Final[dict[tuple[int, int], Device]] = {
     (8, 0): Device(108, 250, 17, 1.7),  # A100
     (8, 6): Device(84, 120, 25, 0.65),  # A40, RTX 3090
     (8, 9): Device(142, 290, 60, 0.75),  # L40S, RTX 4090
-    (9, 0): Device(132, 655, 50, 4.3),  # H200
+    (9, 0): Device(132, 680, 50, 4.3),  # H200
     (10, 0): Device(148, 1450, 60, 7.0),  # B200
     (12, 0): Device(170, 380, 90, 1.6),  # RTX 5090
 }
@@ -63,28 +68,44 @@ _LIBRARY_TILES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
+class _Way:
+    """One direction of a fused kernel.
+
+    ``columns`` of a tile's accumulators; all are 128 rows high. ``tile``: µs that each wave of tiles adds; less than
+    none where the epilogue hides and a last wave that is not full is quicker. ``exposed``: share of the traffic beside
+    the products' that they do not hide.
+    """
+
+    columns: int
+    tile: float
+    exposed: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Fused:
     """A fused kernel beside cuBLAS.
 
-    ``rate``: share of cuBLAS's main loop. ``tile``: µs that each wave of tiles adds, with the exact activation and with
-    the hardware's tanh. ``exposed``: share of additional traffic that the products do not hide. ``back``: columns of a
-    tile of backward; forward's are 256 accumulators wide, all are 128 rows high. ``sums``: backward's epilogue adds up
-    the bias's gradient.
+    ``rate``: speed of its main loop, that of cuBLAS is 1. ``fast``: µs a wave that the hardware's tanh saves forward.
+    ``deep``: backward with `DEEP`. ``sums``: backward's epilogue adds up the bias's gradient.
     """
 
     rate: float
-    tile: float
-    tile_fast: float
-    exposed: float
-    back: int
+    fast: float
+    forward: _Way
+    backward: _Way
+    deep: _Way
     sums: bool
 
 
+_PORTABLE_BACK: Final = _Way(128, 1.3, 0.9)
+_TMA_BACK: Final = _Way(128, 2.0, 0.8)
 _FUSED: Final[dict[str, _Fused]] = {
-    "portable": _Fused(0.83, 1.3, 0.9, 0.9, 128, True),
-    "tma": _Fused(1.0, 0.25, -0.25, 0.5, 128, True),
-    "hopper": _Fused(1.0, -0.2, -0.7, 0.3, 256, False),
+    "portable": _Fused(0.83, 0.4, _Way(256, 1.3, 0.9), _PORTABLE_BACK, _PORTABLE_BACK, True),
+    "tma": _Fused(1.0, 0.5, _Way(256, -0.3, 0.8), _TMA_BACK, _TMA_BACK, True),
+    "hopper": _Fused(1.07, 0.0, _Way(256, -0.5, 0.15), _Way(256, -0.5, 0.65), _Way(256, -0.5, 0.27), False),
 }
+# From here on the products, and not their epilogue, decide what is fastest backward.
+_DEEP_FROM: Final = 2048
 
 
 def device_of(architecture: str) -> Device | None:
@@ -92,6 +113,11 @@ def device_of(architecture: str) -> Device | None:
     found = capability(architecture)
     known = [version for version in _DEVICES if found is not None and version <= found]
     return _DEVICES[max(known)] if known else None
+
+
+def options_for(role: Role, name: str, problem: Problem) -> Options:
+    """Return the options that an implementation is best given here, as far as is known without a measurement."""
+    return DEEP if name == "hopper" and role == "backward" and problem.out >= _DEEP_FROM else ()
 
 
 def cost_us(role: Role, name: str, problem: Problem, device: Device) -> float | None:
@@ -161,6 +187,8 @@ def _composed(role: Role, gated: tuple[int, int], single: tuple[int, int], host_
     def cost(problem: Problem, device: Device) -> float:
         product, count = _products(role, problem, device)
         passes, kernels = gated if _width(problem) == 2 else single
+        if role == "backward" and problem.bias:  # its gradient, a sum over rows
+            passes, kernels = passes + _width(problem), kernels + 1
         host = count * _HOST_LINEAR + kernels * host_each
         return _longer(product + _pass_us(passes, problem, device), count + kernels, host)
 
@@ -182,26 +210,25 @@ def _weights_us(elements: int, problem: Problem, device: Device) -> float:
 
 def _expand_library(problem: Problem, device: Device) -> float:
     product, _ = _products("expand", problem, device)
-    return _longer(product * 1.06, 1, _HOST_LINEAR)
+    return _longer(product * 1.1, 1, _HOST_LINEAR)
 
 
 def _fused_us(role: Role, kernel: _Fused, problem: Problem, device: Device) -> float:
     """µs of a product whose epilogue does the rest."""
     expand = role == "expand"
+    way = kernel.forward if expand else kernel.deep if problem.out >= _DEEP_FROM else kernel.backward
     columns = (_width(problem) if expand else 1) * problem.n
     inner = problem.k if expand else problem.out
-    tile = 256 if expand else kernel.back
     rate = device.half * 1e6 / device.sms
-    tiles = math.ceil(problem.m / 128) * math.ceil(columns / tile)
-    waves = math.ceil(tiles / device.sms)
-    loop = waves * 2 * 128 * tile * inner / (rate * kernel.rate)
-    added = waves * (kernel.tile if problem.precision == "exact" else kernel.tile_fast)
+    waves = math.ceil(math.ceil(problem.m / 128) * math.ceil(columns / way.columns) / device.sms)
+    added = way.tile - (kernel.fast if expand and problem.precision == "fast" else 0.0)
+    loop = waves * (2 * 128 * way.columns * math.ceil(inner / 64) * 64 / (rate * kernel.rate) + added)
     floor = (problem.m * inner + columns * inner + problem.m * problem.n) * 2 / (device.bandwidth * 0.94 * 1e6)
     product = max(loop, floor)
     # Forward keeps the pre-activations that backward needs; backward reads them and writes their gradients.
     extra = (int(problem.training) if expand else 2) * _width(problem)
     traffic = _pass_us(extra, problem, device)
-    total = product + added + max(traffic * kernel.exposed, traffic - product)
+    total = product + max(traffic * way.exposed, traffic - product)
     if problem.bias and not expand and not kernel.sums:
         total += _pass_us(_width(problem), problem, device) + _LAUNCH
     # A kernel of our own must be expected to win by more than the model is worth.

@@ -166,13 +166,13 @@ class Trial:
             if p.packing == "separate":
                 operands["up_weight"] = self._normal(p.n, p.k, scale=first)
             operands["down_weight"] = self._normal(p.out, p.n, scale=second)
-            biases = {"gate_bias": rows, "down_bias": p.out}
+            biases = {"gate_bias": rows}
             if p.packing == "separate":
                 biases["up_bias"] = p.n
         elif p.operation == "mlp":
             operands["weight1"] = self._normal(p.n, p.k, scale=first)
             operands["weight2"] = self._normal(p.out, p.n, scale=second)
-            biases = {"bias1": p.n, "bias2": p.out}
+            biases = {"bias1": p.n}
         else:
             operands["weight"] = self._normal(p.n, p.k, scale=first)
             biases = {"bias": p.n}
@@ -216,13 +216,13 @@ class Trial:
                 return apply(p.activation, linear(high["x"], high["weight"], get("bias")))
             if p.operation == "mlp":
                 hidden = apply(p.activation, linear(high["x"], high["weight1"], get("bias1")))
-                return linear(hidden, high["weight2"], get("bias2"))
+                return linear(hidden, high["weight2"])
             gate_weight, up_weight = split(high["gate_weight"], get("up_weight"), p.packing)
             gate_bias, up_bias = split(get("gate_bias"), get("up_bias"), p.packing)
             assert gate_weight is not None
             assert up_weight is not None
             gate, up = linear(high["x"], gate_weight, gate_bias), linear(high["x"], up_weight, up_bias)
-            return linear(apply(p.activation, gate) * up, high["down_weight"], get("down_bias"))
+            return linear(apply(p.activation, gate) * up, high["down_weight"])
 
         return self._differentiated(call, high)
 

@@ -18,7 +18,9 @@ import triton.language as tl
 
 from foretrace.fused.kernels.activation import activate, activate_with_slope, kernel_precision, times_slope
 from foretrace.fused.kernels.launch import launcher
+from foretrace.fused.kernels.naming import naming
 from foretrace.fused.kernels.tiles import with_dense_rows
+from foretrace.fused.rows import row as step_row
 
 __all__ = ["act", "act_backward", "gated_act", "gated_act_backward"]
 
@@ -47,7 +49,7 @@ def _block(
     return row, first, tl.arange(0, BLOCK_COLUMNS)[None, :], width - first
 
 
-@triton.jit
+@triton.jit(repr=naming("elementwise", "gated_act", "act"))
 def foretrace_elementwise_forward(
     gate_ptr: tl.tensor,
     up_ptr: tl.tensor,
@@ -75,7 +77,7 @@ def foretrace_elementwise_forward(
     tl.store(out, hidden.to(out_ptr.dtype.element_ty), mask=inside)
 
 
-@triton.jit
+@triton.jit(repr=naming("elementwise", "gated_act_backward", "act_backward"))
 def foretrace_elementwise_backward(
     grad_ptr: tl.tensor,
     gate_ptr: tl.tensor,
@@ -119,6 +121,7 @@ def foretrace_elementwise_backward(
         tl.store(hidden, value.to(hidden_ptr.dtype.element_ty), mask=inside)
 
 
+@step_row("gated_act")
 def gated_act(
     gate: torch.Tensor,
     up: torch.Tensor,
@@ -135,6 +138,7 @@ def gated_act(
     return out
 
 
+@step_row("act")
 def act(
     preact: torch.Tensor,
     activation: str,
@@ -147,6 +151,7 @@ def act(
     return out
 
 
+@step_row("gated_act_backward")
 def gated_act_backward(
     grad_hidden: torch.Tensor,
     gate: torch.Tensor,
@@ -183,6 +188,7 @@ def gated_act_backward(
     return grad_gate, grad_up, hidden
 
 
+@step_row("act_backward")
 def act_backward(
     grad_hidden: torch.Tensor,
     preact: torch.Tensor,

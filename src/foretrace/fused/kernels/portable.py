@@ -15,6 +15,7 @@ import triton.language as tl
 
 from foretrace.fused.kernels.activation import activate, kernel_precision
 from foretrace.fused.kernels.launch import launcher
+from foretrace.fused.kernels.naming import naming
 from foretrace.fused.kernels.tiles import (
     choose_tile,
     column_parts,
@@ -64,7 +65,7 @@ def _write_part(
     tl.store(hidden_ptr + row * n + column[None, :], hidden.to(hidden_ptr.dtype.element_ty), mask=inside)
 
 
-@triton.jit
+@triton.jit(repr=naming("portable", "gate_up", "linear_act"))
 def foretrace_portable_forward(
     x_ptr: tl.tensor,
     gate_ptr: tl.tensor,
@@ -92,6 +93,7 @@ def foretrace_portable_forward(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
     SUBTILES: tl.constexpr,
+    STAGES: tl.constexpr,  # noqa: ARG001 - part of the name
 ) -> None:
     tile_m, tile_n = grouped_position(tl.program_id(0), tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N), GROUP)
     row = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -218,6 +220,7 @@ def _expand(
         BLOCK_K=tile.block_k,
         GROUP=tile.group,
         SUBTILES=tile.subtiles,
+        STAGES=tile.num_stages,
     )
     launch(
         (triton.cdiv(m, tile.block_m) * triton.cdiv(n, tile.block_n),),

@@ -17,6 +17,7 @@ import triton.language as tl
 
 from foretrace.fused.kernels.activation import activate_with_slope, kernel_precision, times_slope
 from foretrace.fused.kernels.launch import launcher
+from foretrace.fused.kernels.naming import naming
 from foretrace.fused.kernels.tiles import (
     choose_tile,
     column_parts,
@@ -80,7 +81,7 @@ def _write_part(
         tl.store(hidden, value.to(hidden_ptr.dtype.element_ty), mask=inside)
 
 
-@triton.jit
+@triton.jit(repr=naming("portable", "gate_up_backward", "linear_act_backward"))
 def foretrace_portable_backward(
     grad_out_ptr: tl.tensor,
     down_ptr: tl.tensor,
@@ -108,6 +109,7 @@ def foretrace_portable_backward(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
     SUBTILES: tl.constexpr,
+    STAGES: tl.constexpr,  # noqa: ARG001 - part of the name
 ) -> None:
     tile_m, tile_n = grouped_position(tl.program_id(0), tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N), GROUP)
     row = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -233,6 +235,7 @@ def _contract(
             BLOCK_K=tile.block_k,
             GROUP=tile.group,
             SUBTILES=tile.subtiles,
+            STAGES=tile.num_stages,
         )
         launch(
             (tiles_m * triton.cdiv(n, tile.block_n),),

@@ -13,10 +13,10 @@ from foretrace.fused.kernels.launch import launcher, processors
 from foretrace.fused.kernels.small_kernels import (
     HAS_PDL,
     ROWS,
-    dot_kernel,
-    gate_up_dot_kernel,
-    gate_up_vector_kernel,
-    vector_kernel,
+    foretrace_small_gate_up_dot,
+    foretrace_small_gate_up_vector,
+    foretrace_small_linear_act_dot,
+    foretrace_small_linear_act_vector,
 )
 
 __all__ = ["gate_up", "linear_act", "project", "small_supported"]
@@ -104,7 +104,7 @@ def gate_up(
     dependent = pdl != 0 and _has_dependent_launch(x.get_device())
     shape = {} if one else {"BLOCK_M": ROWS}
     start = launcher(
-        gate_up_vector_kernel if one else gate_up_dot_kernel,
+        foretrace_small_gate_up_vector if one else foretrace_small_gate_up_dot,
         num_warps=num_warps,
         num_stages=num_stages,
         pdl=dependent,
@@ -116,6 +116,7 @@ def gate_up(
         PDL=dependent,
         BLOCK_N=block_n,
         BLOCK_K=block_k,
+        STAGES=num_stages,
         **shape,
     )
     grid = (-(-features // block_n),)
@@ -168,11 +169,12 @@ def linear_act(
         "BIAS": bias is not None,
         "KEEP": keep,
         "PDL": dependent,
+        "STAGES": num_stages,
     }
     if rows == 1:
         block_n = block_n or 4
         launcher(
-            vector_kernel,
+            foretrace_small_linear_act_vector,
             num_warps=num_warps or 8,
             num_stages=num_stages,
             pdl=dependent,
@@ -195,7 +197,7 @@ def linear_act(
     # Each part a whole number of blocks, so that only the last one has a rest.
     span = -(-inner // (split * block_k)) * block_k
     launcher(
-        dot_kernel,
+        foretrace_small_linear_act_dot,
         num_warps=num_warps or 4,
         num_stages=num_stages,
         pdl=dependent,

@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 
 from foretrace.fused.kernels.activation import activate
+from foretrace.fused.kernels.naming import naming
 
 try:
     from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
@@ -25,7 +26,14 @@ try:
 except ImportError:
     HAS_PDL = False
 
-__all__ = ["HAS_PDL", "ROWS", "dot_kernel", "gate_up_dot_kernel", "gate_up_vector_kernel", "vector_kernel"]
+__all__ = [
+    "HAS_PDL",
+    "ROWS",
+    "foretrace_small_gate_up_dot",
+    "foretrace_small_gate_up_vector",
+    "foretrace_small_linear_act_dot",
+    "foretrace_small_linear_act_vector",
+]
 
 # Rows of the tensor core's smallest tile.
 ROWS = 16
@@ -52,8 +60,8 @@ def _streamed(pointers: tl.tensor) -> tl.tensor:
     return tl.load(pointers, eviction_policy="evict_first")
 
 
-@triton.jit
-def gate_up_vector_kernel(
+@triton.jit(repr=naming("small", "gate_up", method="vector"))
+def foretrace_small_gate_up_vector(
     x: tl.tensor,
     gate: tl.tensor,
     up: tl.tensor,
@@ -73,6 +81,7 @@ def gate_up_vector_kernel(
     PDL: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    STAGES: tl.constexpr,  # noqa: ARG001 - part of the name
 ) -> None:
     """hidden [N] = act(gate·x + bias) * (up·x + bias) for one row x [K]."""
     _after_predecessor(PDL)
@@ -111,8 +120,8 @@ def gate_up_vector_kernel(
     tl.store(hidden + column, value.to(hidden.dtype.element_ty), mask=inside)
 
 
-@triton.jit
-def vector_kernel(
+@triton.jit(repr=naming("small", "linear_act", method="vector"))
+def foretrace_small_linear_act_vector(
     x: tl.tensor,
     weight: tl.tensor,
     bias: tl.tensor,
@@ -128,6 +137,7 @@ def vector_kernel(
     PDL: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    STAGES: tl.constexpr,  # noqa: ARG001 - part of the name
 ) -> None:
     """out [N] = act(weight·x + bias) for one row x [K]."""
     _after_predecessor(PDL)
@@ -152,8 +162,8 @@ def vector_kernel(
     tl.store(out + column, _finish(value, ACTIVATION, PRECISION).to(out.dtype.element_ty), mask=inside)
 
 
-@triton.jit
-def gate_up_dot_kernel(
+@triton.jit(repr=naming("small", "gate_up", method="dot"))
+def foretrace_small_gate_up_dot(
     x: tl.tensor,
     gate: tl.tensor,
     up: tl.tensor,
@@ -176,6 +186,7 @@ def gate_up_dot_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    STAGES: tl.constexpr,  # noqa: ARG001 - part of the name
 ) -> None:
     """hidden [M, N] = act(x·gateᵀ + bias) * (x·upᵀ + bias) for up to BLOCK_M rows."""
     _after_predecessor(PDL)
@@ -217,8 +228,8 @@ def gate_up_dot_kernel(
     tl.store(target, value.to(hidden.dtype.element_ty), mask=inside)
 
 
-@triton.jit
-def dot_kernel(
+@triton.jit(repr=naming("small", "linear_act", method="dot"))
+def foretrace_small_linear_act_dot(
     x: tl.tensor,
     weight: tl.tensor,
     bias: tl.tensor,
@@ -241,6 +252,7 @@ def dot_kernel(
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
+    STAGES: tl.constexpr,  # noqa: ARG001 - part of the name
 ) -> None:
     """out [M, N] = act(x·weightᵀ + bias) for up to BLOCK_M rows; program (tile, part) sums ``span`` features of K.
 

@@ -21,6 +21,7 @@ import triton.language as tl
 from foretrace.errors import InputError
 from foretrace.fused.kernels.activation import activate_with_slope, kernel_precision, times_slope
 from foretrace.fused.kernels.launch import column_descriptor, descriptor, launcher, tma_legal
+from foretrace.fused.kernels.naming import naming
 from foretrace.fused.kernels.tiles import grouped_position
 from foretrace.fused.kernels.tma_forward import store_legal, tiled_grid
 
@@ -163,8 +164,8 @@ def _tile(
             )  # fmt: skip
 
 
-@triton.jit
-def backward_kernel(
+@triton.jit(repr=naming("tma", "gate_up_backward", "linear_act_backward"))
+def foretrace_tma_backward(
     grad_out: tl.tensor_descriptor,
     down: tl.tensor_descriptor,
     gate: tl.tensor_descriptor,
@@ -187,6 +188,7 @@ def backward_kernel(
     GROUP: tl.constexpr,
     SUBTILES: tl.constexpr,
     PROGRAMS: tl.constexpr,
+    STAGES: tl.constexpr,  # noqa: ARG001 - part of the name
 ) -> None:
     """Gradients of the pre-activations; without GATED ``gate`` is the only one and ``up`` None. PROGRAMS: 0 or grid."""
     if PROGRAMS == 0:
@@ -317,7 +319,7 @@ def _backward(
             grad_out = grad_out.clone(memory_format=torch.contiguous_format)
             grad_out_descriptor = descriptor(grad_out, (block_m, block_k))
         launcher(
-            backward_kernel,
+            foretrace_tma_backward,
             num_warps=num_warps,
             num_stages=num_stages,
             maxnreg=maxnreg,
@@ -332,6 +334,7 @@ def _backward(
             GROUP=group,
             SUBTILES=subtiles,
             PROGRAMS=programs,
+            STAGES=num_stages,
         )(
             grid,
             grad_out_descriptor,

@@ -30,6 +30,7 @@ from foretrace.fused.kernels.launch import (
     processors,
     tma_legal,
 )
+from foretrace.fused.kernels.naming import naming
 from foretrace.fused.kernels.tiles import grouped_position
 
 __all__ = [
@@ -97,8 +98,8 @@ def _gate_up_tile(
     hidden.store([row, column], (activate(gate, ACTIVATION, PRECISION) * up).to(hidden.dtype))
 
 
-@triton.jit
-def gate_up_kernel(
+@triton.jit(repr=naming("tma", "gate_up"))
+def foretrace_tma_gate_up(
     x: tl.tensor_descriptor,
     weights: tl.tensor_descriptor,
     hidden: tl.tensor_descriptor,
@@ -120,6 +121,7 @@ def gate_up_kernel(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
     PROGRAMS: tl.constexpr,
+    STAGES: tl.constexpr,  # noqa: ARG001 - part of the name
 ) -> None:
     """hidden = act(x·gateᵀ + bias) · (x·upᵀ + bias); PROGRAMS: size of a persistent grid, 0 for a tile a program."""
     if PROGRAMS == 0:
@@ -194,8 +196,8 @@ def _linear_act_tile(
     )  # fmt: skip
 
 
-@triton.jit
-def linear_act_kernel(
+@triton.jit(repr=naming("tma", "linear_act"))
+def foretrace_tma_linear_act(
     x: tl.tensor_descriptor,
     weight: tl.tensor_descriptor,
     hidden: tl.tensor_descriptor,
@@ -213,8 +215,9 @@ def linear_act_kernel(
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
     PROGRAMS: tl.constexpr,
+    STAGES: tl.constexpr,  # noqa: ARG001 - part of the name
 ) -> None:
-    """hidden = act(x·weightᵀ + bias), as `gate_up_kernel`."""
+    """hidden = act(x·weightᵀ + bias), as `foretrace_tma_gate_up`."""
     if PROGRAMS == 0:
         _linear_act_tile(
             tl.program_id(0), x, weight, hidden, kept, bias, rows, features, inner,
@@ -302,7 +305,7 @@ def gate_up(
         kept_up = column_descriptor(preact, features, 2 * features, box)
     programs, grid = tiled_grid(rows, features, block_m, block_n, persistent, x.get_device())
     launcher(
-        gate_up_kernel,
+        foretrace_tma_gate_up,
         num_warps=num_warps,
         num_stages=num_stages,
         ACTIVATION=activation,
@@ -316,6 +319,7 @@ def gate_up(
         BLOCK_K=block_k,
         GROUP=group,
         PROGRAMS=programs,
+        STAGES=num_stages,
     )(
         grid,
         descriptor(x, (block_m, block_k)),
@@ -364,7 +368,7 @@ def linear_act(
     kept: Descriptor | None = None if preact is None else descriptor(preact, box)
     programs, grid = tiled_grid(rows, features, block_m, block_n, persistent, x.get_device())
     launcher(
-        linear_act_kernel,
+        foretrace_tma_linear_act,
         num_warps=num_warps,
         num_stages=num_stages,
         ACTIVATION=activation,
@@ -376,6 +380,7 @@ def linear_act(
         BLOCK_K=block_k,
         GROUP=group,
         PROGRAMS=programs,
+        STAGES=num_stages,
     )(
         grid,
         descriptor(x, (block_m, block_k)),

@@ -1,4 +1,4 @@
-"""The product that meets the activation on the way back, on Hopper: d-hidden = grad @ down, finished to d-gate and d-up.
+"""The product that meets the activation on the way back, on Hopper: grad @ down becomes d-gate and d-up.
 
 The gradient of the hidden units never reaches memory. A loader warp of its own brings the pre-activations of a slice
 just ahead of its turn; their buffers then carry the results out.
@@ -6,7 +6,7 @@ just ahead of its turn; their buffers then carry the results out.
 
 # Device code is Gluon's, not Python's: no types but its own, and compile-time constants in upper case.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,type-arg,misc,attr-defined"
-# ruff: noqa: N803
+# ruff: noqa: N803, SIM113
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ from foretrace.fused.kernels.hopper.pipeline import (
     SLICE,
     k_steps_before,
     left_and_right,
+    load_box,
     multiply,
+    store_box,
     tile_position,
 )
 
@@ -42,7 +44,7 @@ SLICES = gl.constexpr(4)  # of a tile's 256 columns
 
 @gluon.jit
 def _load_operands(
-    grad_desc, down_desc, a_bufs, b_bufs, full, empty, row_tiles, column_tiles, k_steps,
+    grad_desc, down_desc, a_ring, b_ring, full, empty, row_tiles, column_tiles, k_steps,
     PROGRAMS: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
 ):  # fmt: skip
     """The producer warp: a row block of the gradient, and 64 rows of the down projection as they lie."""
@@ -54,8 +56,9 @@ def _load_operands(
             mbarrier.wait(empty.index(stage), ((step // STAGES) & 1) ^ 1)
             arrived = full.index(stage)
             mbarrier.expect(arrived, (BLOCK_M * BLOCK_K + BLOCK_N * BLOCK_K) * 2)
-            tma.async_copy_global_to_shared(grad_desc, [row * BLOCK_M, k * BLOCK_K], arrived, a_bufs.index(stage))
-            tma.async_copy_global_to_shared(down_desc, [k * BLOCK_K, column * BLOCK_N], arrived, b_bufs.index(stage))
+            for half in gl.static_range(2):
+                load_box(grad_desc, [row * BLOCK_M + half * ROWS, k * BLOCK_K], arrived, a_ring.index(2 * stage + half))
+            load_box(down_desc, [k * BLOCK_K, column * BLOCK_N], arrived, b_ring.index(stage))
             step += 1
 
 
@@ -78,9 +81,9 @@ def _load_preactivations(
                 mbarrier.expect(arrived, parts * ROWS * SLICE * 2)
                 at_row = row * BLOCK_M + warpgroup * ROWS
                 at_column = column * BLOCK_N + j * SLICE
-                tma.async_copy_global_to_shared(gate_desc, [at_row, at_column], arrived, slots.index(parts * own))
+                load_box(gate_desc, [at_row, at_column], arrived, slots.index(parts * own))
                 if GATED:
-                    tma.async_copy_global_to_shared(up_desc, [at_row, at_column], arrived, slots.index(parts * own + 1))
+                    load_box(up_desc, [at_row, at_column], arrived, slots.index(parts * own + 1))
             turn += 1
 
 
@@ -129,20 +132,19 @@ def _hand_back(WARPGROUP: gl.constexpr, free, turn, SLOTS: gl.constexpr):
 
 @gluon.jit
 def _consume(
-    WARPGROUP: gl.constexpr, gate_desc, up_desc, hidden_desc, a_bufs, b_ring, slots, hidden_bufs, full, empty, loaded,
+    WARPGROUP: gl.constexpr, gate_desc, up_desc, hidden_desc, a_ring, b_ring, slots, hidden_bufs, full, empty, loaded,
     free, row_tiles, column_tiles, k_steps, PROGRAMS: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
     SLOTS: gl.constexpr, GATED: gl.constexpr, HIDDEN: gl.constexpr, ACTIVATION: gl.constexpr, PRECISION: gl.constexpr,
 ):  # fmt: skip
     """One consumer warpgroup: 64 rows of every tile. For the loop that is not unrolled see the forward kernel."""
-    dtype: gl.constexpr = a_bufs.dtype
+    dtype: gl.constexpr = a_ring.dtype
     parts: gl.constexpr = 2 if GATED else 1
     mma: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BLOCK_N, 16])
-    a_ring = a_bufs._reinterpret(dtype, [STAGES * 2, ROWS, BLOCK_K], a_bufs.type.layout)
     hidden_slot = hidden_bufs.index(WARPGROUP)
     tiles = row_tiles * column_tiles
     step = 0
     turn = 0
-    finished = 0
+    finished = 0  # tiles, of which the last one waits
     last_row = 0
     last_column = 0
     acc = gl.zeros((ROWS, BLOCK_N), gl.float32, mma)
@@ -151,7 +153,7 @@ def _consume(
     slice_2, slice_3 = left_and_right(right.to(dtype), SLICE)
     # One round more than there are tiles: it finishes the last.
     for tile in range(gl.program_id(0), tiles + PROGRAMS, PROGRAMS):
-        row, column = tile_position(tile, row_tiles, column_tiles, GROUP)
+        row, column = tile_position(min(tile, tiles - 1), row_tiles, column_tiles, GROUP)
         steps = k_steps if tile < tiles else 0
         running = warpgroup_mma_init(acc)
         done = 0
@@ -175,11 +177,11 @@ def _consume(
                 _finish_chunk(slice_0, gate_slot, up_slot, hidden_slot, True, GATED, HIDDEN, ACTIVATION, PRECISION)
                 fence_async_shared()
                 at = last_column + j * SLICE
-                tma.async_copy_shared_to_global(gate_desc, [last_row, at], gate_slot)
+                store_box(gate_desc, [last_row, at], gate_slot)
                 if GATED:
-                    tma.async_copy_shared_to_global(up_desc, [last_row, at], up_slot)
+                    store_box(up_desc, [last_row, at], up_slot)
                 if HIDDEN:
-                    tma.async_copy_shared_to_global(hidden_desc, [last_row, at], hidden_slot)
+                    store_box(hidden_desc, [last_row, at], hidden_slot)
                 turn += 1
             slice_0 = slice_1
             slice_1 = slice_2
@@ -210,14 +212,11 @@ def foretrace_hopper_backward(
     """
     dtype: gl.constexpr = grad_desc.dtype
     parts: gl.constexpr = 2 if GATED else 1
-    a_bufs = gl.allocate_shared_memory(dtype, [STAGES, BLOCK_M, BLOCK_K], grad_desc.layout)
-    b_bufs = gl.allocate_shared_memory(dtype, [STAGES, BLOCK_K, BLOCK_N], down_desc.layout)
+    a_ring = gl.allocate_shared_memory(dtype, [STAGES * 2, ROWS, BLOCK_K], grad_desc.layout)
+    b_ring = gl.allocate_shared_memory(dtype, [STAGES, BLOCK_K, BLOCK_N], down_desc.layout)
     slots = gl.allocate_shared_memory(dtype, [2 * SLOTS * parts, ROWS, SLICE], gate_desc.layout)
     # Never touched without HIDDEN, and then aliased to the slots' first to take no memory.
-    if HIDDEN:
-        hidden_bufs = gl.allocate_shared_memory(dtype, [2, ROWS, SLICE], gate_desc.layout)
-    else:
-        hidden_bufs = slots
+    hidden_bufs = gl.allocate_shared_memory(dtype, [2, ROWS, SLICE], gate_desc.layout) if HIDDEN else slots
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     loaded = gl.allocate_shared_memory(gl.int64, [2 * SLOTS, 1], mbarrier.MBarrierLayout())
@@ -237,7 +236,7 @@ def foretrace_hopper_backward(
             (
                 _consume,
                 (
-                    0, grad_gate_desc, grad_up_desc, hidden_desc, a_bufs, b_bufs, slots, hidden_bufs, full, empty,
+                    0, grad_gate_desc, grad_up_desc, hidden_desc, a_ring, b_ring, slots, hidden_bufs, full, empty,
                     loaded, free, row_tiles, column_tiles, k_steps, PROGRAMS, GROUP, STAGES, SLOTS, GATED, HIDDEN,
                     ACTIVATION, PRECISION,
                 ),
@@ -245,7 +244,7 @@ def foretrace_hopper_backward(
             (
                 _consume,
                 (
-                    1, grad_gate_desc, grad_up_desc, hidden_desc, a_bufs, b_bufs, slots, hidden_bufs, full, empty,
+                    1, grad_gate_desc, grad_up_desc, hidden_desc, a_ring, b_ring, slots, hidden_bufs, full, empty,
                     loaded, free, row_tiles, column_tiles, k_steps, PROGRAMS, GROUP, STAGES, SLOTS, GATED, HIDDEN,
                     ACTIVATION, PRECISION,
                 ),
@@ -253,7 +252,7 @@ def foretrace_hopper_backward(
             (
                 _load_operands,
                 (
-                    grad_desc, down_desc, a_bufs, b_bufs, full, empty, row_tiles, column_tiles, k_steps,
+                    grad_desc, down_desc, a_ring, b_ring, full, empty, row_tiles, column_tiles, k_steps,
                     PROGRAMS, GROUP, STAGES,
                 ),
             ),

@@ -1,12 +1,12 @@
-"""The first product of an MLP with its activation, on Hopper: gate, up and hidden in one kernel, or Linear + activation.
+"""The first product of an MLP with its activation, on Hopper: gate, up and hidden at once, or Linear + activation.
 
-Gated, the two weights' tiles land side by side in shared memory and feed one 256-column product: no weight is repacked,
-and gate and up of an element meet in the same thread.
+Gated, the two weights' tiles land side by side in shared memory and feed one 256-column product: no weight is
+repacked, and gate and up of an element meet in the same thread.
 """
 
 # Device code is Gluon's, not Python's: no types but its own, and compile-time constants in upper case.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,type-arg,misc,attr-defined"
-# ruff: noqa: N803
+# ruff: noqa: N803, SIM102, SIM113
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ from foretrace.fused.kernels.hopper.pipeline import (
     beside,
     k_steps_before,
     left_and_right,
+    load_box,
     multiply,
+    store_box,
     tile_position,
 )
 
@@ -67,11 +69,11 @@ def _load(
             mbarrier.wait(empty.index(stage), ((step // STAGES) & 1) ^ 1)
             arrived = full.index(stage)
             mbarrier.expect(arrived, (BLOCK_M * BLOCK_K + BLOCK_N * BLOCK_K) * 2)
-            tma.async_copy_global_to_shared(x_desc, [row * BLOCK_M, k * BLOCK_K], arrived, a_ring.index(stage))
-            tma.async_copy_global_to_shared(first_desc, [first_row, k * BLOCK_K], arrived, b_ring.index(2 * stage))
-            tma.async_copy_global_to_shared(
-                second_desc, [second_row, k * BLOCK_K], arrived, b_ring.index(2 * stage + 1)
-            )
+            for half in gl.static_range(2):
+                load_box(x_desc, [row * BLOCK_M + half * ROWS, k * BLOCK_K], arrived, a_ring.index(2 * stage + half))
+            b = b_ring.index(stage)
+            load_box(first_desc, [first_row, k * BLOCK_K], arrived, b.slice(0, HALF_N, dim=0))
+            load_box(second_desc, [second_row, k * BLOCK_K], arrived, b.slice(HALF_N, HALF_N, dim=0))
             step += 1
 
 
@@ -82,7 +84,7 @@ def _put(desc, buffers, turn, row, column, block):
     tma.store_wait(1)
     buffer.store(block)
     fence_async_shared()
-    tma.async_copy_shared_to_global(desc, [row, column], buffer)
+    store_box(desc, [row, column], buffer)
     return turn ^ 1
 
 
@@ -103,21 +105,24 @@ def _finished(preact, up, RIGHT: gl.constexpr, GATED: gl.constexpr, ACTIVATION: 
 
 
 @gluon.jit
-def _biased(block, bias, column, columns, WHOLE: gl.constexpr):
-    """Add bias[column : column + 64] to every row; beyond ``columns`` nothing is read."""
-    offsets = column + gl.arange(0, SLICE, layout=gl.SliceLayout(0, block.type.layout))
-    if WHOLE:
-        loaded = gl.load(bias + offsets)
-    else:
-        loaded = gl.load(bias + offsets, mask=offsets < columns, other=0.0)
-    return block + loaded.to(gl.float32)[None, :]
+def _bias(bias, column, columns):
+    """128 elements of a bias, one a thread; beyond ``columns`` nothing is read."""
+    offsets = column + gl.arange(0, HALF_N, layout=gl.BlockedLayout([1], [32], [4], [0]))
+    return gl.load(bias + offsets, mask=offsets < columns, other=0.0)
+
+
+@gluon.jit
+def _biased(block, bias_buf):
+    """Add 128 elements to every row of [64, 128]."""
+    bias = bias_buf.load(gl.SliceLayout(0, block.type.layout))
+    return block + bias.to(gl.float32)[None, :]
 
 
 @gluon.jit
 def _consume(
-    WARPGROUP: gl.constexpr, hidden_desc, first_kept_desc, second_kept_desc, first_bias, second_bias, a_bufs, b_bufs,
-    buffers, full, empty, columns, row_tiles, column_tiles, k_steps, PROGRAMS: gl.constexpr, GROUP: gl.constexpr,
-    STAGES: gl.constexpr, GATED: gl.constexpr, BIAS: gl.constexpr, KEEP: gl.constexpr, WHOLE: gl.constexpr,
+    WARPGROUP: gl.constexpr, hidden_desc, first_kept_desc, second_kept_desc, first_bias, second_bias, a_ring, b_ring,
+    buffers, bias_bufs, full, empty, columns, row_tiles, column_tiles, k_steps, PROGRAMS: gl.constexpr,
+    GROUP: gl.constexpr, STAGES: gl.constexpr, GATED: gl.constexpr, BIAS: gl.constexpr, KEEP: gl.constexpr,
     ACTIVATION: gl.constexpr, PRECISION: gl.constexpr,
 ):  # fmt: skip
     """One consumer warpgroup: 64 rows of every tile.
@@ -125,17 +130,14 @@ def _consume(
     A finished tile waits as four slices of 64 columns. The loop over them is not unrolled, and they move up instead:
     unrolled, the code of both warpgroups outgrows the instruction cache, which cost up to a third of the time.
     """
-    dtype: gl.constexpr = a_bufs.dtype
+    dtype: gl.constexpr = a_ring.dtype
     mma: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BLOCK_N, 16])
-    swizzled: gl.constexpr = b_bufs.type.layout
     slices: gl.constexpr = 2 if GATED else 4
     width: gl.constexpr = HALF_N if GATED else BLOCK_N
-    a_ring = a_bufs._reinterpret(dtype, [STAGES * 2, ROWS, BLOCK_K], swizzled)
-    b_ring = b_bufs._reinterpret(dtype, [STAGES, BLOCK_N, BLOCK_K], swizzled)
     tiles = row_tiles * column_tiles
     step = 0
     turn = 2 * WARPGROUP  # of the two buffers this warpgroup owns; its lowest bit alternates
-    finished = 0
+    finished = 0  # tiles, of which the last one waits
     last_row = 0
     last_column = 0
     acc = gl.zeros((ROWS, BLOCK_N), gl.float32, mma)
@@ -144,7 +146,7 @@ def _consume(
     slice_2, slice_3 = left_and_right(right.to(dtype), SLICE)
     # One round more than there are tiles: it finishes the last.
     for tile in range(gl.program_id(0), tiles + PROGRAMS, PROGRAMS):
-        row, column = tile_position(tile, row_tiles, column_tiles, GROUP)
+        row, column = tile_position(min(tile, tiles - 1), row_tiles, column_tiles, GROUP)
         steps = k_steps if tile < tiles else 0
         running = warpgroup_mma_init(acc)
         done = 0
@@ -173,6 +175,11 @@ def _consume(
             else:
                 slice_1 = slice_2
                 slice_2 = slice_3
+        if BIAS:
+            # Under a running product; where they are added they would be waited for.
+            at = column * width
+            bias_bufs.index(2 * WARPGROUP).store(_bias(first_bias, at, columns))
+            bias_bufs.index(2 * WARPGROUP + 1).store(_bias(second_bias, at + (width - HALF_N), columns))
         count = steps - done
         running = multiply(running, a_ring, b_ring, full, empty, step, done, count, WARPGROUP, STAGES, True)
         step += count
@@ -181,18 +188,11 @@ def _consume(
         last_row = row * BLOCK_M + WARPGROUP * ROWS
         last_column = column * width
         left, right = left_and_right(acc, HALF_N)
-        part_0, part_1 = left_and_right(left, SLICE)
-        part_2, part_3 = left_and_right(right, SLICE)
         if BIAS:
-            third: gl.constexpr = 0 if GATED else HALF_N
-            part_0 = _biased(part_0, first_bias, last_column, columns, WHOLE)
-            part_1 = _biased(part_1, first_bias, last_column + SLICE, columns, WHOLE)
-            part_2 = _biased(part_2, second_bias, last_column + third, columns, WHOLE)
-            part_3 = _biased(part_3, second_bias, last_column + third + SLICE, columns, WHOLE)
-        slice_0 = part_0.to(dtype)
-        slice_1 = part_1.to(dtype)
-        slice_2 = part_2.to(dtype)
-        slice_3 = part_3.to(dtype)
+            left = _biased(left, bias_bufs.index(2 * WARPGROUP))
+            right = _biased(right, bias_bufs.index(2 * WARPGROUP + 1))
+        slice_0, slice_1 = left_and_right(left.to(dtype), SLICE)
+        slice_2, slice_3 = left_and_right(right.to(dtype), SLICE)
         finished += 1
     tma.store_wait(0)
 
@@ -201,17 +201,17 @@ def _consume(
 def foretrace_hopper_forward(
     x_desc, first_desc, second_desc, hidden_desc, first_kept_desc, second_kept_desc, first_bias, second_bias, rows,
     columns, inner, PROGRAMS: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, GATED: gl.constexpr,
-    BIAS: gl.constexpr, KEEP: gl.constexpr, WHOLE: gl.constexpr, ACTIVATION: gl.constexpr, PRECISION: gl.constexpr,
+    BIAS: gl.constexpr, KEEP: gl.constexpr, ACTIVATION: gl.constexpr, PRECISION: gl.constexpr,
 ):  # fmt: skip
     """hidden[rows, columns] = activation(x @ first.T + bias) [* (x @ second.T + bias)], keeping the pre-activations.
 
-    Without a gate ``second_desc`` is ``first_desc`` and a tile is 256 columns of the one weight. ``WHOLE``: tiles
-    divide the columns.
+    Without a gate ``second_desc`` is ``first_desc`` and a tile is 256 columns of the one weight.
     """
     dtype: gl.constexpr = x_desc.dtype
-    a_bufs = gl.allocate_shared_memory(dtype, [STAGES, BLOCK_M, BLOCK_K], x_desc.layout)
-    b_bufs = gl.allocate_shared_memory(dtype, [STAGES * 2, HALF_N, BLOCK_K], first_desc.layout)
+    a_ring = gl.allocate_shared_memory(dtype, [STAGES * 2, ROWS, BLOCK_K], x_desc.layout)
+    b_ring = gl.allocate_shared_memory(dtype, [STAGES, BLOCK_N, BLOCK_K], first_desc.layout)
     buffers = gl.allocate_shared_memory(dtype, [2 * 2, ROWS, SLICE], hidden_desc.layout)
+    bias_bufs = gl.allocate_shared_memory(dtype, [2 * 2, HALF_N], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(STAGES):
@@ -226,23 +226,23 @@ def foretrace_hopper_forward(
             (
                 _consume,
                 (
-                    0, hidden_desc, first_kept_desc, second_kept_desc, first_bias, second_bias, a_bufs, b_bufs,
-                    buffers, full, empty, columns, row_tiles, column_tiles, k_steps,
-                    PROGRAMS, GROUP, STAGES, GATED, BIAS, KEEP, WHOLE, ACTIVATION, PRECISION,
+                    0, hidden_desc, first_kept_desc, second_kept_desc, first_bias, second_bias, a_ring, b_ring,
+                    buffers, bias_bufs, full, empty, columns, row_tiles, column_tiles, k_steps,
+                    PROGRAMS, GROUP, STAGES, GATED, BIAS, KEEP, ACTIVATION, PRECISION,
                 ),
             ),
             (
                 _consume,
                 (
-                    1, hidden_desc, first_kept_desc, second_kept_desc, first_bias, second_bias, a_bufs, b_bufs,
-                    buffers, full, empty, columns, row_tiles, column_tiles, k_steps,
-                    PROGRAMS, GROUP, STAGES, GATED, BIAS, KEEP, WHOLE, ACTIVATION, PRECISION,
+                    1, hidden_desc, first_kept_desc, second_kept_desc, first_bias, second_bias, a_ring, b_ring,
+                    buffers, bias_bufs, full, empty, columns, row_tiles, column_tiles, k_steps,
+                    PROGRAMS, GROUP, STAGES, GATED, BIAS, KEEP, ACTIVATION, PRECISION,
                 ),
             ),
             (
                 _load,
                 (
-                    x_desc, first_desc, second_desc, a_bufs, b_bufs, full, empty, row_tiles, column_tiles, k_steps,
+                    x_desc, first_desc, second_desc, a_ring, b_ring, full, empty, row_tiles, column_tiles, k_steps,
                     PROGRAMS, GROUP, STAGES, GATED,
                 ),
             ),

@@ -16,6 +16,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
     mbarrier,
+    tma,
     warpgroup_mma,
     warpgroup_mma_init,
     warpgroup_mma_wait,
@@ -32,9 +33,15 @@ __all__ = [
     "beside",
     "k_steps_before",
     "left_and_right",
+    "load_box",
     "multiply",
+    "store_box",
     "tile_position",
 ]
+
+# Copies of a box; Gluon renamed them after Triton 3.6.
+load_box = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
+store_box = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
 
 BLOCK_M = gl.constexpr(128)  # rows of a tile, two warpgroups' worth
 ROWS = gl.constexpr(64)  # rows of a warpgroup

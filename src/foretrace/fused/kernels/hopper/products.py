@@ -20,7 +20,8 @@ __all__ = ["VERSIONS", "gate_up", "gate_up_backward", "linear_act", "linear_act_
 VERSIONS = frozenset({(3, 6)})
 # One row of a box is 128 bytes, which is also the swizzle.
 _LAYOUT = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)
-_OPERAND = (128, 64)
+_ROWS = (64, 64)
+_WEIGHT = (128, 64)
 _DOWN = (64, 256)
 _SLICE = (64, 64)
 # Two warpgroups of 240 registers a thread and the loaders' 24 fill the register file (64 K).
@@ -72,12 +73,12 @@ def _forward(
     programs = processors(x.get_device())
     run = launcher(
         foretrace_hopper_forward, num_warps=4, maxnreg=_REGISTERS, PROGRAMS=programs, GROUP=group, STAGES=stages,
-        GATED=gated, BIAS=bool(biases), KEEP=keep, WHOLE=columns % (128 if gated else 256) == 0, ACTIVATION=activation,
+        GATED=gated, BIAS=bool(biases), KEEP=keep, ACTIVATION=activation,
         PRECISION=kernel_precision(precision, x.dtype),
     )  # fmt: skip
     run(
-        (programs,), descriptor(x, _OPERAND, _LAYOUT), descriptor(weights[0], _OPERAND, _LAYOUT),
-        descriptor(weights[-1], _OPERAND, _LAYOUT), hidden_desc, *kept,
+        (programs,), descriptor(x, _ROWS, _LAYOUT), descriptor(weights[0], _WEIGHT, _LAYOUT),
+        descriptor(weights[-1], _WEIGHT, _LAYOUT), hidden_desc, *kept,
         biases[0] if biases else None, biases[-1] if biases else None, rows, columns, inner,
     )  # fmt: skip
     return hidden, preact
@@ -139,7 +140,9 @@ def _backward(
     rows, inner = grad_out.shape
     columns = down.shape[1]
     _checked(grad_out, down)
-    grad = torch.empty_like(preact) if into is None else into
+    grad = preact.new_empty(preact.shape) if into is None else into
+    # The hidden units' buffers take the place of a stage.
+    stages = min(stages, 3) if want_hidden else stages
     hidden = grad_out.new_empty((rows, columns)) if want_hidden else None
     kept: tuple[Any, ...]
     if gated:
@@ -153,7 +156,7 @@ def _backward(
         PRECISION=kernel_precision("exact", grad_out.dtype),
     )  # fmt: skip
     run(
-        (programs,), descriptor(grad_out, _OPERAND, _LAYOUT), descriptor(down, _DOWN, _LAYOUT), *kept,
+        (programs,), descriptor(grad_out, _ROWS, _LAYOUT), descriptor(down, _DOWN, _LAYOUT), *kept,
         kept[0] if hidden is None else _slices(hidden), rows, columns, inner,
     )  # fmt: skip
     # In the kernel these sums would cross warps; one more pass costs less than that there.
