@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,19 @@ def _why_not() -> str | None:
     except ImportError:
         return "torch is not installed"
     return None if torch.cuda.is_available() else "torch finds no GPU on this machine"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _autograd_knows_the_gpu() -> None:
+    """The first product in autograd's own thread warns that it has no CUDA context yet; warnings are errors here."""
+    if _why_not() is not None:
+        return
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = torch.ones(16, 16, device="cuda", requires_grad=True)
+        (x @ x).sum().backward()
 
 
 def _run(folder: Path, *command: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

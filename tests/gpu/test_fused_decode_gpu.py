@@ -118,6 +118,8 @@ def test_graphs_captured_on_one_stream_may_be_replayed_side_by_side() -> None:
             assert all(torch.equal(one, right) for one in kept)
 
 
+# The compiler's own: it recommends TF32, and starts its workers with fork.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 def test_compiled_with_graphs_leaves_nothing_in_their_memory_pool() -> None:
     """torch.compile refuses memory of a warm-up that outlives it; counters must come from elsewhere."""
     weight = data(512, 4096, BF16, 1, "cuda")

@@ -87,7 +87,9 @@ def test_backward(gated: bool, m: int, out: int, n: int, activation: str) -> Non
     rounded_as_eager(gradient, leaf.grad)
     rounded_as_eager(hidden, expected_hidden.detach())
     assert sums is not None
-    torch.testing.assert_close(sums.double(), leaf.grad.sum(0), rtol=1e-2, atol=0.1)
+    # Sums of what was stored: each addend carries its rounding.
+    assert gradient is not None
+    torch.testing.assert_close(sums.double(), gradient.double().sum(0), rtol=1e-4, atol=1e-2)
     for options in ({}, {"stages": 4, "slots": 1}, {"group": 4}):
         place = preact.clone()
         written, _, _ = function(

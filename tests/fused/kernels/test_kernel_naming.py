@@ -9,9 +9,9 @@ import pytest
 
 from foretrace.knowledge.kernels import decode
 
-pytest.importorskip("triton")
+pytest.importorskip("torch")
 
-from foretrace.fused.kernels.naming import naming  # noqa: E402
+from foretrace.fused.kernels.naming import naming
 
 TILE = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 32, "STAGES": 4}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 from unittest import mock
 
@@ -56,12 +56,23 @@ def check_forward(step: str, options: dict[str, int]) -> None:
     check(tma_forward, lambda: run(tensor(M, K), *arguments, ACTIVATION, keep=True, **options))
 
 
-def check_backward(step: str, width: int, bias: bool) -> None:
+def check_backward(step: str, width: int, bias: bool, options: Mapping[str, int] = MappingProxyType({})) -> None:
     from foretrace.fused.kernels import tma_backward
 
     run = getattr(tma_backward, step)
-    wants = {"want_hidden": True, "want_bias": bias}
+    wants = {"want_hidden": True, "want_bias": bias, **options}
     check(tma_backward, lambda: run(tensor(M, K), tensor(K, N), tensor(M, width), ACTIVATION, **wants))
+
+
+def check_variants(step: str, width: int) -> None:
+    """What an autotune tries beside the defaults."""
+    from foretrace.fused.dispatch.candidates import CANDIDATES
+
+    (candidate,) = (one for one in CANDIDATES if one.name == "tma")
+    variants = [dict(options) for of, options in candidate.variants if of == step]
+    assert variants
+    for options in variants:
+        check_backward(step, width, True, options)
 
 
 def check_small(m: int) -> None:
@@ -81,6 +92,8 @@ CASES = {
     "gate_up_backward": partial(check_backward, "gate_up_backward", 2 * N, False),
     "gate_up_backward, biases": partial(check_backward, "gate_up_backward", 2 * N, True),
     "linear_act_backward": partial(check_backward, "linear_act_backward", N, True),
+    "gate_up_backward, variants": partial(check_variants, "gate_up_backward", 2 * N),
+    "linear_act_backward, variants": partial(check_variants, "linear_act_backward", N),
     "decode, 1 row": partial(check_small, 1),
     "decode, 16 rows": partial(check_small, 16),
 }

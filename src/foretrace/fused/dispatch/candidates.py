@@ -191,7 +191,7 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
                 for options in (
                     (("persistent", 1),),
                     # Three smaller blocks on a multiprocessor, which the registers would not hold otherwise.
-                    (("block_m", 64), ("maxnreg", 168), ("num_warps", 4)),
+                    (("block_m", 64), ("maxnreg", 168), ("num_warps", 4), ("subtiles", 4)),
                     (("block_n", 64), ("maxnreg", 168), ("num_warps", 4)),
                 )
             ),

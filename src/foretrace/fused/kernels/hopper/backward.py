@@ -29,6 +29,7 @@ from foretrace.fused.kernels.hopper.pipeline import (
     HALF_N,
     ROWS,
     SLICE,
+    TILE,
     k_steps_before,
     left_and_right,
     load_box,
@@ -36,6 +37,7 @@ from foretrace.fused.kernels.hopper.pipeline import (
     store_box,
     tile_position,
 )
+from foretrace.fused.kernels.naming import naming
 
 __all__ = ["foretrace_hopper_backward"]
 
@@ -200,7 +202,7 @@ def _consume(
     tma.store_wait(0)
 
 
-@gluon.jit
+@gluon.jit(repr=naming("hopper", "gate_up_backward", "linear_act_backward", tile=TILE))
 def foretrace_hopper_backward(
     grad_desc, down_desc, gate_desc, up_desc, grad_gate_desc, grad_up_desc, hidden_desc, rows, columns, inner,
     PROGRAMS: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, SLOTS: gl.constexpr, GATED: gl.constexpr,

@@ -6,7 +6,7 @@ repacked, and gate and up of an element meet in the same thread.
 
 # Device code is Gluon's, not Python's: no types but its own, and compile-time constants in upper case.
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,type-arg,misc,attr-defined"
-# ruff: noqa: N803, SIM102, SIM113
+# ruff: noqa: N803, SIM113
 
 from __future__ import annotations
 
@@ -29,14 +29,17 @@ from foretrace.fused.kernels.hopper.pipeline import (
     HALF_N,
     ROWS,
     SLICE,
+    TILE,
     beside,
     k_steps_before,
     left_and_right,
     load_box,
     multiply,
     store_box,
+    synchronize,
     tile_position,
 )
+from foretrace.fused.kernels.naming import naming
 
 __all__ = ["foretrace_hopper_forward"]
 
@@ -106,9 +109,31 @@ def _finished(preact, up, RIGHT: gl.constexpr, GATED: gl.constexpr, ACTIVATION: 
 
 @gluon.jit
 def _bias(bias, column, columns):
-    """128 elements of a bias, one a thread; beyond ``columns`` nothing is read."""
-    offsets = column + gl.arange(0, HALF_N, layout=gl.BlockedLayout([1], [32], [4], [0]))
+    """128 elements of a bias, four a thread of one warp; beyond ``columns`` nothing is read."""
+    offsets = column + gl.arange(0, HALF_N, layout=gl.BlockedLayout([4], [32], [1], [0]))
     return gl.load(bias + offsets, mask=offsets < columns, other=0.0)
+
+
+@gluon.jit
+def _load_bias(
+    first_bias, second_bias, bias_bufs, ready, taken, columns, row_tiles, column_tiles,
+    PROGRAMS: gl.constexpr, GROUP: gl.constexpr, GATED: gl.constexpr, BIAS: gl.constexpr,
+):  # fmt: skip
+    """A warp that fetches each tile's bias, two tiles ahead; a consumer would wait for it with nothing to multiply."""
+    if BIAS:
+        tiles = row_tiles * column_tiles
+        turn = 0
+        # One round more than there are tiles, as the consumers walk.
+        for tile in range(gl.program_id(0), tiles + PROGRAMS, PROGRAMS):
+            _, column = tile_position(min(tile, tiles - 1), row_tiles, column_tiles, GROUP)
+            at = column * (HALF_N if GATED else BLOCK_N)
+            slot = turn & 1
+            mbarrier.wait(taken.index(slot), ((turn >> 1) & 1) ^ 1)
+            bias_bufs.index(2 * slot).store(_bias(first_bias, at, columns))
+            bias_bufs.index(2 * slot + 1).store(_bias(second_bias, at if GATED else at + HALF_N, columns))
+            synchronize()
+            mbarrier.arrive(ready.index(slot), count=1)
+            turn += 1
 
 
 @gluon.jit
@@ -120,8 +145,8 @@ def _biased(block, bias_buf):
 
 @gluon.jit
 def _consume(
-    WARPGROUP: gl.constexpr, hidden_desc, first_kept_desc, second_kept_desc, first_bias, second_bias, a_ring, b_ring,
-    buffers, bias_bufs, full, empty, columns, row_tiles, column_tiles, k_steps, PROGRAMS: gl.constexpr,
+    WARPGROUP: gl.constexpr, hidden_desc, first_kept_desc, second_kept_desc, a_ring, b_ring, buffers, bias_bufs,
+    full, empty, ready, taken, row_tiles, column_tiles, k_steps, PROGRAMS: gl.constexpr,
     GROUP: gl.constexpr, STAGES: gl.constexpr, GATED: gl.constexpr, BIAS: gl.constexpr, KEEP: gl.constexpr,
     ACTIVATION: gl.constexpr, PRECISION: gl.constexpr,
 ):  # fmt: skip
@@ -155,19 +180,21 @@ def _consume(
             running = multiply(running, a_ring, b_ring, full, empty, step, done, count, WARPGROUP, STAGES, True)
             step += count
             done += count
-            waiting = _finished(slice_0, slice_2, False, GATED, ACTIVATION, PRECISION)
             at = last_column + j * SLICE
-            if KEEP:
-                if finished > 0:
+            # Within the condition, lest the compiler moves the work to where its result is used.
+            waiting, _ = left_and_right(slice_0, CHUNK)
+            if finished > 0:
+                waiting = _finished(slice_0, slice_2, False, GATED, ACTIVATION, PRECISION)
+                if KEEP:
                     turn = _put(first_kept_desc, buffers, turn, last_row, at, slice_0)
             count = k_steps_before(2 * j + 1, 2 * slices, WARPGROUP, steps) - done
             running = multiply(running, a_ring, b_ring, full, empty, step, done, count, WARPGROUP, STAGES, True)
             step += count
             done += count
-            complete = beside(waiting, _finished(slice_0, slice_2, True, GATED, ACTIVATION, PRECISION), CHUNK)
             if finished > 0:
                 if KEEP and GATED:
                     turn = _put(second_kept_desc, buffers, turn, last_row, at, slice_2)
+                complete = beside(waiting, _finished(slice_0, slice_2, True, GATED, ACTIVATION, PRECISION), CHUNK)
                 turn = _put(hidden_desc, buffers, turn, last_row, at, complete)
             slice_0 = slice_1
             if GATED:
@@ -175,11 +202,6 @@ def _consume(
             else:
                 slice_1 = slice_2
                 slice_2 = slice_3
-        if BIAS:
-            # Under a running product; where they are added they would be waited for.
-            at = column * width
-            bias_bufs.index(2 * WARPGROUP).store(_bias(first_bias, at, columns))
-            bias_bufs.index(2 * WARPGROUP + 1).store(_bias(second_bias, at + (width - HALF_N), columns))
         count = steps - done
         running = multiply(running, a_ring, b_ring, full, empty, step, done, count, WARPGROUP, STAGES, True)
         step += count
@@ -189,15 +211,19 @@ def _consume(
         last_column = column * width
         left, right = left_and_right(acc, HALF_N)
         if BIAS:
-            left = _biased(left, bias_bufs.index(2 * WARPGROUP))
-            right = _biased(right, bias_bufs.index(2 * WARPGROUP + 1))
+            slot = finished & 1
+            mbarrier.wait(ready.index(slot), (finished >> 1) & 1)
+            left = _biased(left, bias_bufs.index(2 * slot))
+            right = _biased(right, bias_bufs.index(2 * slot + 1))
+            synchronize()
+            mbarrier.arrive(taken.index(slot), count=1)
         slice_0, slice_1 = left_and_right(left.to(dtype), SLICE)
         slice_2, slice_3 = left_and_right(right.to(dtype), SLICE)
         finished += 1
     tma.store_wait(0)
 
 
-@gluon.jit
+@gluon.jit(repr=naming("hopper", "gate_up", "linear_act", tile=TILE))
 def foretrace_hopper_forward(
     x_desc, first_desc, second_desc, hidden_desc, first_kept_desc, second_kept_desc, first_bias, second_bias, rows,
     columns, inner, PROGRAMS: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, GATED: gl.constexpr,
@@ -214,6 +240,11 @@ def foretrace_hopper_forward(
     bias_bufs = gl.allocate_shared_memory(dtype, [2 * 2, HALF_N], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    ready = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    taken = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    for i in gl.static_range(2):
+        mbarrier.init(ready.index(i), count=1)
+        mbarrier.init(taken.index(i), count=2)
     for i in gl.static_range(STAGES):
         mbarrier.init(full.index(i), count=1)
         mbarrier.init(empty.index(i), count=2)
@@ -226,16 +257,16 @@ def foretrace_hopper_forward(
             (
                 _consume,
                 (
-                    0, hidden_desc, first_kept_desc, second_kept_desc, first_bias, second_bias, a_ring, b_ring,
-                    buffers, bias_bufs, full, empty, columns, row_tiles, column_tiles, k_steps,
+                    0, hidden_desc, first_kept_desc, second_kept_desc, a_ring, b_ring, buffers, bias_bufs,
+                    full, empty, ready, taken, row_tiles, column_tiles, k_steps,
                     PROGRAMS, GROUP, STAGES, GATED, BIAS, KEEP, ACTIVATION, PRECISION,
                 ),
             ),
             (
                 _consume,
                 (
-                    1, hidden_desc, first_kept_desc, second_kept_desc, first_bias, second_bias, a_ring, b_ring,
-                    buffers, bias_bufs, full, empty, columns, row_tiles, column_tiles, k_steps,
+                    1, hidden_desc, first_kept_desc, second_kept_desc, a_ring, b_ring, buffers, bias_bufs,
+                    full, empty, ready, taken, row_tiles, column_tiles, k_steps,
                     PROGRAMS, GROUP, STAGES, GATED, BIAS, KEEP, ACTIVATION, PRECISION,
                 ),
             ),
@@ -246,7 +277,14 @@ def foretrace_hopper_forward(
                     PROGRAMS, GROUP, STAGES, GATED,
                 ),
             ),
+            (
+                _load_bias,
+                (
+                    first_bias, second_bias, bias_bufs, ready, taken, columns, row_tiles, column_tiles,
+                    PROGRAMS, GROUP, GATED, BIAS,
+                ),
+            ),
         ],
-        [4, 1],
-        [240, 24],
+        [4, 1, 1],
+        [240, 24, 24],
     )  # fmt: skip

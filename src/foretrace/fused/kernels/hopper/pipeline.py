@@ -30,18 +30,22 @@ __all__ = [
     "HALF_N",
     "ROWS",
     "SLICE",
+    "TILE",
     "beside",
     "k_steps_before",
     "left_and_right",
     "load_box",
     "multiply",
     "store_box",
+    "synchronize",
     "tile_position",
 ]
 
 # Copies of a box; Gluon renamed them after Triton 3.6.
 load_box = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared
 store_box = getattr(tma, "async_store", None) or tma.async_copy_shared_to_global
+# And a barrier of the warps that run a function.
+synchronize = getattr(gl, "thread_barrier", None) or gl.barrier
 
 BLOCK_M = gl.constexpr(128)  # rows of a tile, two warpgroups' worth
 ROWS = gl.constexpr(64)  # rows of a warpgroup
@@ -50,6 +54,9 @@ HALF_N = gl.constexpr(128)  # a gated tile has 128 columns of gate beside the sa
 SLICE = gl.constexpr(64)  # columns of the epilogue that are stored at once
 CHUNK = gl.constexpr(32)  # and that are computed at once
 BLOCK_K = gl.constexpr(64)  # 128 bytes of a 16-bit type: the widest swizzle
+
+
+TILE = (BLOCK_M.value, BLOCK_N.value, BLOCK_K.value)  # for the kernels' names
 
 
 @gluon.jit
