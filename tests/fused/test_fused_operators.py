@@ -246,7 +246,7 @@ def test_one_graph_serves_every_number_of_rows(call: Call) -> None:
     assert len(graphs) == 1
 
 
-def test_the_compiled_backward_is_one_operator() -> None:
+def test_a_compiler_sees_our_kernel_and_pytorchs_products_in_a_backward() -> None:
     torch._dynamo.reset()
     backwards: list[list[str]] = []
 
@@ -262,7 +262,11 @@ def test_the_compiled_backward_is_one_operator() -> None:
         fullgraph=True,
     )
     _gradients(compiled, gated())
-    assert [name for name in backwards[0] if name.startswith("foretrace")] == ["foretrace.gated_mlp_backward.default"]
+    assert [name for name in backwards[0] if name.startswith("foretrace")] == ["foretrace.gated_mlp_through.default"]
+    # dW of down comes first, so that hidden can go before the pre-activations' gradient is made.
+    products = [name for name in backwards[0] if "mm" in name or "through" in name]
+    assert products.index("aten.mm.default") < products.index("foretrace.gated_mlp_through.default")
+    assert len(products) == 1 + 4
 
 
 # torch warns of itself while it copies the program.

@@ -17,12 +17,12 @@ and for DTensors.
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 import torch
 from torch import Tensor
 
-from foretrace.fused import eager
+from foretrace.fused import eager, seen
 from foretrace.fused.activations import canonical
 from foretrace.fused.autograd import passes
 from foretrace.fused.autograd.functions import (
@@ -33,9 +33,10 @@ from foretrace.fused.autograd.functions import (
     rows_of,
     shaped,
 )
+from foretrace.fused.autograd.straight import StraightGatedMLPFunction, StraightMLPFunction, is_straight
 from foretrace.fused.inputs import autocast, check_words, direct, fail_shape
 from foretrace.fused.plan import Packing, Plan, Precision, Save
-from foretrace.fused.planning import call_for
+from foretrace.fused.planning import Call, call_for
 from foretrace.fused.weights import check_packing
 
 __all__ = ["gated_act", "gated_mlp", "linear_act", "mlp"]
@@ -68,32 +69,66 @@ def gated_mlp(
     and ``up_bias`` are ``None``; `foretrace.fused.weights` lists the orders.
     """
     name = canonical(activation)
-    tensors: _GatedTensors = autocast((x, gate_weight, up_weight, down_weight, gate_bias, up_bias, down_bias))
+    given = [one for one in (x, gate_weight, up_weight, down_weight, gate_bias, up_bias, down_bias) if one is not None]
+    absent = (up_weight is None, gate_bias is None, up_bias is None, down_bias is None)
+    compiling = torch.compiler.is_compiling()
+    if not compiling:
+        words = ("gated_mlp", name, packing, save, precision, absent, x.shape, torch.is_grad_enabled())
+        call = seen.find(words, given, plan)
+        if call is not None:
+            return _gated_mlp(x, gate_weight, up_weight, down_weight, gate_bias, up_bias, down_bias, call)
+    original = (x, gate_weight, up_weight, down_weight, gate_bias, up_bias, down_bias)
+    tensors: _GatedTensors = autocast(original)
     out, n, k = _check_gated(tensors, packing)
     check_words(save, precision)
     ours, training = direct(tensors)
-    if _traced():
+    if compiling and _traced():
         y = _operators().gated_mlp(_flat(tensors[0]), *tensors[1:], name, packing, save, precision)
         return _unflat(y, x)
-    if ours:
-        call = call_for(
-            "gated_mlp",
-            tensors[0],
-            tensors[1:4],
-            (x.numel() // k if k else 0, n, k, out),
-            activation=name,
-            training=training,
-            bias=gate_bias is not None or up_bias is not None,
-            packing=packing,
-            precision=precision,
-            save=save,
-            plan=plan,
+    if not ours:
+        return eager.gated_mlp(*tensors, name, packing)
+    call = call_for(
+        "gated_mlp",
+        tensors[0],
+        tensors[1:4],
+        (x.numel() // k if k else 0, n, k, out),
+        activation=name,
+        training=training,
+        bias=gate_bias is not None or up_bias is not None,
+        packing=packing,
+        precision=precision,
+        save=save,
+        plan=plan,
+    )
+    if absent == (False, True, True, True) and is_straight(call, tensors[0], tensors[1:4], ()):
+        call = call._replace(straight=True)
+    if tensors is original:
+        seen.remember(words, given, 3 if up_weight is None else 4, plan, call)
+    return _gated_mlp(*tensors, call)
+
+
+def _gated_mlp(
+    x: Tensor,
+    gate_weight: Tensor,
+    up_weight: Tensor | None,
+    down_weight: Tensor,
+    gate_bias: Tensor | None,
+    up_bias: Tensor | None,
+    down_bias: Tensor | None,
+    call: Call,
+) -> Tensor:
+    if call.straight:
+        y: Tensor = _straight_gated_mlp(x, gate_weight, up_weight, down_weight, call)
+        return y
+    if call.plain:
+        packing = call.packing
+        return eager.gated_mlp(
+            x, gate_weight, up_weight, down_weight, gate_bias, up_bias, down_bias, call.activation, packing
         )
-        if training and not call.plain:
-            return cast(Tensor, GatedMLPFunction.apply(*tensors, call)[0])  # type: ignore[no-untyped-call]
-        if not call.plain:
-            return shaped(passes.gated_mlp_forward(rows_of(tensors[0]), *tensors[1:], call)[0], x)
-    return eager.gated_mlp(*tensors, name, packing)
+    tensors = (x, gate_weight, up_weight, down_weight, gate_bias, up_bias, down_bias)
+    if call.save is not None:
+        return cast(Tensor, _apply_gated_mlp(*tensors, call)[0])
+    return shaped(passes.gated_mlp_forward(rows_of(x), *tensors[1:], call)[0], x)
 
 
 def mlp(
@@ -113,31 +148,53 @@ def mlp(
     ``weight1`` is [N, K], ``weight2`` [out, N], the biases [N] and [out].
     """
     name = canonical(activation)
-    tensors: _MLPTensors = autocast((x, weight1, weight2, bias1, bias2))
+    given = [one for one in (x, weight1, weight2, bias1, bias2) if one is not None]
+    compiling = torch.compiler.is_compiling()
+    if not compiling:
+        absent = (bias1 is None, bias2 is None)
+        words = ("mlp", name, save, precision, absent, x.shape, torch.is_grad_enabled())
+        call = seen.find(words, given, plan)
+        if call is not None:
+            return _mlp(x, weight1, weight2, bias1, bias2, call)
+    original = (x, weight1, weight2, bias1, bias2)
+    tensors: _MLPTensors = autocast(original)
     n, k = _check_linear(tensors[0], tensors[1], tensors[3], "weight1", "bias1")
     out = _check_down(tensors[2], tensors[4], n, "weight2", "bias2")
     check_words(save, precision)
     ours, training = direct(tensors)
-    if _traced():
+    if compiling and _traced():
         return _unflat(_operators().mlp(_flat(tensors[0]), *tensors[1:], name, save, precision), x)
-    if ours:
-        call = call_for(
-            "mlp",
-            tensors[0],
-            tensors[1:3],
-            (x.numel() // k if k else 0, n, k, out),
-            activation=name,
-            training=training,
-            bias=bias1 is not None,
-            precision=precision,
-            save=save,
-            plan=plan,
-        )
-        if training and not call.plain:
-            return cast(Tensor, MLPFunction.apply(*tensors, call)[0])  # type: ignore[no-untyped-call]
-        if not call.plain:
-            return shaped(passes.mlp_forward(rows_of(tensors[0]), *tensors[1:], call)[0], x)
-    return eager.mlp(*tensors, name)
+    if not ours:
+        return eager.mlp(*tensors, name)
+    call = call_for(
+        "mlp",
+        tensors[0],
+        tensors[1:3],
+        (x.numel() // k if k else 0, n, k, out),
+        activation=name,
+        training=training,
+        bias=bias1 is not None,
+        precision=precision,
+        save=save,
+        plan=plan,
+    )
+    if is_straight(call, tensors[0], tensors[1:3], tensors[3:]):
+        call = call._replace(straight=True)
+    if tensors is original:
+        seen.remember(words, given, 3, plan, call)
+    return _mlp(*tensors, call)
+
+
+def _mlp(x: Tensor, weight1: Tensor, weight2: Tensor, bias1: Tensor | None, bias2: Tensor | None, call: Call) -> Tensor:
+    # Whether a bias is a leaf is the one thing about a straight call that may have changed unseen.
+    if call.straight and (bias1 is None or bias1.is_leaf) and (bias2 is None or bias2.is_leaf):
+        y: Tensor = _straight_mlp(x, weight1, weight2, bias1, bias2, call)
+        return y
+    if call.plain:
+        return eager.mlp(x, weight1, weight2, bias1, bias2, call.activation)
+    if call.save is not None:
+        return cast(Tensor, _apply_mlp(x, weight1, weight2, bias1, bias2, call)[0])
+    return shaped(passes.mlp_forward(rows_of(x), weight1, weight2, bias1, bias2, call)[0], x)
 
 
 def linear_act(
@@ -152,30 +209,45 @@ def linear_act(
 ) -> Tensor:
     """Return ``act(x weightᵀ + bias)``: x [..., K] to [..., N]; ``weight`` is [N, K], ``bias`` [N]."""
     name = canonical(activation)
-    tensors: _LinearTensors = autocast((x, weight, bias))
+    given = [one for one in (x, weight, bias) if one is not None]
+    compiling = torch.compiler.is_compiling()
+    if not compiling:
+        words = ("linear_act", name, save, precision, bias is None, x.shape, torch.is_grad_enabled())
+        call = seen.find(words, given, plan)
+        if call is not None:
+            return _linear_act(x, weight, bias, call)
+    original = (x, weight, bias)
+    tensors: _LinearTensors = autocast(original)
     n, k = _check_linear(*tensors, "weight", "bias")
     check_words(save, precision)
     ours, training = direct(tensors)
-    if _traced():
+    if compiling and _traced():
         return _unflat(_operators().linear_act(_flat(tensors[0]), *tensors[1:], name, save, precision), x)
-    if ours:
-        call = call_for(
-            "linear_act",
-            tensors[0],
-            tensors[1:2],
-            (x.numel() // k if k else 0, n, k, 0),
-            activation=name,
-            training=training,
-            bias=bias is not None,
-            precision=precision,
-            save=save,
-            plan=plan,
-        )
-        if training and not call.plain:
-            return cast(Tensor, LinearActFunction.apply(*tensors, call)[0])  # type: ignore[no-untyped-call]
-        if not call.plain:
-            return shaped(passes.linear_act_forward(rows_of(tensors[0]), *tensors[1:], call)[0], x)
-    return eager.linear_act(*tensors, name)
+    if not ours:
+        return eager.linear_act(*tensors, name)
+    call = call_for(
+        "linear_act",
+        tensors[0],
+        tensors[1:2],
+        (x.numel() // k if k else 0, n, k, 0),
+        activation=name,
+        training=training,
+        bias=bias is not None,
+        precision=precision,
+        save=save,
+        plan=plan,
+    )
+    if tensors is original:
+        seen.remember(words, given, 2, plan, call)
+    return _linear_act(*tensors, call)
+
+
+def _linear_act(x: Tensor, weight: Tensor, bias: Tensor | None, call: Call) -> Tensor:
+    if call.plain:
+        return eager.linear_act(x, weight, bias, call.activation)
+    if call.save is not None:
+        return cast(Tensor, _apply_linear_act(x, weight, bias, call)[0])
+    return shaped(passes.linear_act_forward(rows_of(x), weight, bias, call)[0], x)
 
 
 def gated_act(
@@ -191,29 +263,54 @@ def gated_act(
     Under autocast nothing is cast, as for the operators this replaces; both must have one dtype there too.
     """
     name = canonical(activation)
+    compiling = torch.compiler.is_compiling()
+    if not compiling:
+        words = ("gated_act", name, precision, gate.shape, torch.is_grad_enabled())
+        call = seen.find(words, (gate, up), plan)
+        if call is not None:
+            return _gated_act(gate, up, call)
     if gate.shape != up.shape:
         fail_shape("up", up.shape, f"gate's {list(gate.shape)}")
     check_words("auto", precision)
     ours, training = direct((gate, up))
-    if _traced():
+    if compiling and gate.dim() and _traced():
         return _operators().gated_act(gate, up, name, precision)  # type: ignore[no-any-return]
-    if ours and gate.dim():
-        n = gate.shape[-1]
-        call = call_for(
-            "gated_act",
-            gate,
-            (up,) if up.dim() > 1 else (),
-            (gate.numel() // n if n else 0, n, 0, 0),
-            activation=name,
-            training=training,
-            precision=precision,
-            plan=plan,
-        )
-        if training and not call.plain:
-            return cast(Tensor, GatedActFunction.apply(gate, up, call)[0])  # type: ignore[no-untyped-call]
-        if not call.plain:
-            return shaped(passes.gated_act_forward(rows_of(gate), rows_of(up), call), gate)
-    return eager.gated_act(gate, up, name)
+    if not ours or not gate.dim():
+        return eager.gated_act(gate, up, name)
+    n = gate.shape[-1]
+    call = call_for(
+        "gated_act",
+        gate,
+        (up,) if up.dim() > 1 else (),
+        (gate.numel() // n if n else 0, n, 0, 0),
+        activation=name,
+        training=training,
+        precision=precision,
+        plan=plan,
+    )
+    seen.remember(words, (gate, up), 2, plan, call)
+    return _gated_act(gate, up, call)
+
+
+def _gated_act(gate: Tensor, up: Tensor, call: Call) -> Tensor:
+    if call.plain:
+        return eager.gated_act(gate, up, call.activation)
+    if call.save is not None:
+        return cast(Tensor, _apply_gated_act(gate, up, call)[0])
+    return shaped(passes.gated_act_forward(rows_of(gate), rows_of(up), call), gate)
+
+
+def _past_python(function: type[torch.autograd.Function]) -> Any:
+    """``function.apply`` without its Python half, which is about `torch.func` and wrappers: `direct` excluded both."""
+    return super(torch.autograd.Function, function).apply  # type: ignore[misc]
+
+
+_apply_gated_mlp: Final = _past_python(GatedMLPFunction)
+_apply_mlp: Final = _past_python(MLPFunction)
+_apply_linear_act: Final = _past_python(LinearActFunction)
+_apply_gated_act: Final = _past_python(GatedActFunction)
+_straight_gated_mlp: Final = _past_python(StraightGatedMLPFunction)
+_straight_mlp: Final = _past_python(StraightMLPFunction)
 
 
 def _traced() -> bool:

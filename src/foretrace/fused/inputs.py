@@ -60,7 +60,7 @@ def direct(tensors: tuple[Tensor | None, ...]) -> tuple[bool, bool]:
         raise InputError(f"x is {_short(dtype)}, and fused layers need a floating-point dtype; convert it with .to()")
     if torch.compiler.is_compiling():  # it can trace no further than this
         return False, wants
-    if not own or device.type not in _DEVICES or _transformed():
+    if not own or device.type not in _DEVICES or _transformed() or any(map(_is_wrapper, tensors)):
         return False, wants
     return True, wants and torch.is_grad_enabled()
 
@@ -71,6 +71,11 @@ def _transformed() -> bool:
         or torch._C._len_torch_dispatch_stack() > 0
         or forward_ad._current_level >= 0
     )
+
+
+def _is_wrapper(tensor: Tensor | None) -> bool:
+    """Whether it wraps another tensor for a transform, and maybe outlived it; its type does not tell."""
+    return tensor is not None and torch._C._functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def _check_subclass(tensor: object) -> None:

@@ -302,8 +302,10 @@ def _bare(layer: Any) -> dict[str, Any] | None:
         return None
     own: dict[str, Any] = layer._parameters
     weight = own.get("weight")
-    # Data parallelism may have made it a plain attribute, which the layer itself finds.
-    return None if weight is None or _is_subclass(weight) else own
+    # Data parallelism may have made them plain attributes, which the layer itself finds.
+    if weight is None or "bias" not in own:
+        return None
+    return None if type(weight) is not nn.Parameter and _is_subclass(weight) else own
 
 
 def _is_subclass(tensor: Tensor) -> bool:

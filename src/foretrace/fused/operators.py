@@ -9,6 +9,7 @@ gate first; hidden [M, N]. One floating-point dtype for all: callers cast under 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -123,6 +124,82 @@ def _plain_shapes(wanted: list[bool], x: Tensor, *weights: Tensor) -> tuple[Shap
     return tuple(tuple(shape) if want else None for shape, want in zip(shapes, wanted, strict=True))
 
 
+def _open_gated_mlp(
+    wanted: list[bool],
+    grad: Tensor,
+    tensors: list[Tensor],
+    preact: Tensor,
+    hidden: Tensor,
+    *,
+    activation: str,
+    packing: str,
+    precision: str,
+    **_: Any,
+) -> tuple[Tensor | None, ...] | None:
+    x, gate, up, down, *_biases = tensors
+    if packing != "separate" or preact.dim() != 2:
+        return None
+    ddown = torch.mm(grad.t(), hidden) if wanted[3] else None
+    dpreact = operator("gated_mlp_through")(grad, x, gate, up, down, preact, activation, precision)
+    n = gate.shape[0]
+    for_gate, for_up = dpreact[:, :n], dpreact[:, n:]
+    dgate = dup = None
+    if wanted[1] and wanted[2]:
+        both = torch.mm(dpreact.t(), x)
+        dgate, dup = both[:n], both[n:]
+    elif wanted[1]:
+        dgate = torch.mm(for_gate.t(), x)
+    elif wanted[2]:
+        dup = torch.mm(for_up.t(), x)
+    return (
+        torch.addmm(torch.mm(for_gate, gate), for_up, up) if wanted[0] else None,
+        dgate,
+        dup,
+        ddown,
+        for_gate.sum(0) if wanted[4] else None,
+        for_up.sum(0) if wanted[5] else None,
+        grad.sum(0) if wanted[6] else None,
+    )
+
+
+def _open_mlp(
+    wanted: list[bool],
+    grad: Tensor,
+    tensors: list[Tensor],
+    preact: Tensor,
+    hidden: Tensor,
+    *,
+    activation: str,
+    precision: str,
+    **_: Any,
+) -> tuple[Tensor | None, ...] | None:
+    x, weight1, weight2, _bias = tensors
+    if preact.dim() != 2:
+        return None
+    dweight2 = torch.mm(grad.t(), hidden) if wanted[2] else None
+    dpreact = operator("mlp_through")(grad, x, weight1, weight2, preact, activation, precision)
+    return (
+        torch.mm(dpreact, weight1) if wanted[0] else None,
+        torch.mm(dpreact.t(), x) if wanted[1] else None,
+        dweight2,
+        dpreact.sum(0) if wanted[3] else None,
+        grad.sum(0) if wanted[4] else None,
+    )
+
+
+def _run_through(through: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def run(*given: Any) -> Tensor:
+        with torch._C._DisableAutocast():
+            return through(*given)
+
+    return run
+
+
+def _fake_through(*given: Any) -> Tensor:
+    preact: Tensor = given[-3]
+    return preact.new_empty(preact.shape)
+
+
 def _run_gated_act(gate: Tensor, up: Tensor, activation: str, precision: str) -> Tensor:
     with torch._C._DisableAutocast():
         return compute.gated_act_forward(gate, up, activation=activation, precision=precision)
@@ -168,6 +245,7 @@ ProductLayer(
     shapes=lambda wanted, tensors: _gated_mlp_shapes(wanted, tensors[0], tensors[1], tensors[3]),
     join=_join_gated_mlp,
     part=_part_gated_mlp,
+    open=_open_gated_mlp,
 ).register()
 ProductLayer(
     name="mlp",
@@ -179,6 +257,7 @@ ProductLayer(
     sizes=lambda tensors: (tensors[1].shape[0], tensors[2].shape[0]),
     second=2,
     shapes=lambda wanted, tensors: _plain_shapes(wanted, *tensors[:3]),
+    open=_open_mlp,
 ).register()
 ProductLayer(
     name="linear_act",
@@ -190,6 +269,16 @@ ProductLayer(
     sizes=lambda tensors: (tensors[1].shape[0], 0),
     shapes=lambda wanted, tensors: _plain_shapes(wanted, *tensors[:2]),
 ).register()
+for _name, _weights, _through in (
+    ("gated_mlp", "Tensor gate_weight, Tensor up_weight, Tensor down_weight", compute.gated_mlp_through),
+    ("mlp", "Tensor weight1, Tensor weight2", compute.mlp_through),
+):
+    define(
+        f"{_name}_through(Tensor grad, Tensor x, {_weights}, Tensor preact, str activation, str precision) -> Tensor",
+        _run_through(_through),
+        _fake_through,
+    )
+    register_gradient(f"{_name}_through", refuse_second_derivative, lambda **_: None)
 define("gated_act(Tensor gate, Tensor up, str activation, str precision) -> Tensor", _run_gated_act, _fake_gated_act)
 define(
     "gated_act_backward(Tensor grad, Tensor gate, Tensor up, str activation, str precision) -> (Tensor, Tensor)",

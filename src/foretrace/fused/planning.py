@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,7 +27,8 @@ class Call(NamedTuple):
     """What the passes of a layer need besides tensors: words, implementations, and what to keep.
 
     ``save``: ``None`` in inference. ``plain``: PyTorch's own operators do it all and nobody asked for anything else,
-    so that its autograd serves as well.
+    so that its autograd serves as well. ``key``: of the problem whose plan was looked up, ``None`` if one was passed.
+    ``straight``: `foretrace.fused.autograd.straight` may serve the call.
     """
 
     activation: str
@@ -36,6 +37,8 @@ class Call(NamedTuple):
     bound: Bound
     save: str | None
     plain: bool
+    key: tuple[Any, ...] | None = None
+    straight: bool = False
 
 
 def call_for(
@@ -58,34 +61,36 @@ def call_for(
     whatever dispatch would say. ``save="auto"`` leaves to the plan what a training call keeps.
     """
     asked = plan is not None or save != "auto"
+    key: tuple[Any, ...] | None = None
     if plan is None:
         device = x.get_device()
-        plan = plan_for_key(
-            (
-                operation,
-                *sizes,
-                _DTYPES.get(x.dtype) or str(x.dtype),
-                activation,
-                _architectures.get(device) or architecture_of(x.device),
-                training,
-                bias,
-                packing,
-                device < 0 or _aligned(x, weights),
-                precision,
-            )
+        key = (
+            operation,
+            *sizes,
+            _DTYPES.get(x.dtype) or str(x.dtype),
+            activation,
+            _architectures.get(device) or architecture_of(x.device),
+            training,
+            bias,
+            packing,
+            device < 0 or _aligned(x, weights),
+            precision,
         )
+        plan = plan_for_key(key)
     bound = bind(operation, plan)
     asked = asked or plan.source == "override"
     kept = (bound.save if save == "auto" else save) if training else None
-    return Call(activation, precision, packing, bound, kept, bound.plain and not (asked and training))
+    return Call(activation, precision, packing, bound, kept, bound.plain and not (asked and training), key)
 
 
 def _aligned(x: Tensor, weights: tuple[Tensor | None, ...]) -> bool:
     """Whether pointers and row strides are multiples of 16 bytes; for x also if it has to be copied first."""
     size = x.element_size()
     bits = x.data_ptr() | x.shape[-1] * size
-    if x.dim() > 1:
-        bits |= x.stride(-2) * size
+    # The rows of a view are as far apart as its last leading dimension that has more than one entry says.
+    for extent, stride in zip(x.shape[:-1], x.stride()[:-1], strict=True):
+        if extent != 1:
+            bits |= stride * size
     for weight in weights:
         if weight is not None:
             row, column = weight.stride()[-2:]

@@ -2,12 +2,15 @@
 
 ``NAME`` returns the output alone: it is what an exported program holds and what inference runs. Where a gradient is
 wanted, its autograd key calls ``NAME_training``, which also returns what the backward needs and whose own backward is
-``NAME_backward``. All are functional: no input is written, and no result shares memory with an input or with another
-result. A tensor that is not kept and a gradient that is not wanted are empty, for an operator cannot return None.
+``NAME_backward``. Where everything was kept a compiler sees more of that backward: our one kernel is ``NAME_through``,
+and the products around it are PyTorch's own, which it starts more cheaply and between which it gives memory back.
+All are functional: no input is written, and no result shares memory with an input or with another result. A tensor
+that is not kept and a gradient that is not wanted are empty, for an operator cannot return None.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -65,7 +68,8 @@ class ProductLayer:
     first ``read`` tensors. ``sizes`` gives, from the tensors, the features of hidden and of the second product (0:
     there is none, and hidden is the output), ``second`` the place of that product's weight; each hidden feature has
     ``sides`` pre-activations. ``shapes`` are those of the gradients, ``None`` for one that is not wanted; ``join``
-    turns gradients that share memory into one tensor before, and ``part`` takes it apart after.
+    turns gradients that share memory into one tensor before, and ``part`` takes it apart after. ``open`` is the
+    backward in PyTorch's products and ``NAME_through``, for what it says it can do; None: it is always one operator.
     """
 
     name: Operation
@@ -80,11 +84,12 @@ class ProductLayer:
     sides: int = 1
     join: Callable[..., tuple[Tensor | None, ...]] = lambda *gradients: gradients
     part: Callable[..., tuple[Tensor, ...]] = lambda _, *gradients: gradients
+    open: Callable[..., tuple[Tensor | None, ...] | None] = lambda *_, **__: None
 
     @property
     def count(self) -> int:
         """How many tensors go in."""
-        return self.tensors.count("Tensor")
+        return _count(self.tensors)
 
     def register(self) -> None:
         """Define the three operators and the gradient."""
@@ -109,7 +114,7 @@ class ProductLayer:
 
     def choose(self, *given: Any) -> Tensor:
         """The operator where autograd looks at it: with what backward needs only if there will be one."""
-        if torch.is_grad_enabled() and any(isinstance(one, Tensor) and one.requires_grad for one in given):
+        if torch.is_grad_enabled() and torch._C._any_requires_grad(*given):
             return cast(Tensor, operator(f"{self.name}_training")(*given)[0])
         with torch._C._AutoDispatchBelowAutograd():
             return cast(Tensor, operator(self.name)(*given))
@@ -175,6 +180,13 @@ class ProductLayer:
         if grad is None:
             return ((None,) * self.count) + rules
         wanted = list(ctx.needs_input_grad[: self.count])
+        # A backward that is differentiated is one operator, so that everything leads to its error.
+        if not torch.is_grad_enabled() and self._save((*(None,) * self.count, *ctx.rules)) == "preact":
+            *tensors, preact, hidden = ctx.saved_tensors
+            with torch._C._DisableAutocast():
+                opened = self.open(wanted, grad, tensors, preact, hidden, **self._named(ctx.rules))
+            if opened is not None:
+                return (*opened, *rules)
         gradients = operator(f"{self.name}_backward")(grad, *ctx.saved_tensors, *ctx.rules, wanted)
         parted = self.part(wanted, *gradients)
         return (*(one if want else None for one, want in zip(parted, wanted, strict=True)), *rules)
@@ -188,8 +200,13 @@ class ProductLayer:
         return "preact" if save == "auto" else save
 
 
+@functools.cache
+def _count(tensors: str) -> int:
+    return tensors.count("Tensor")
+
+
 def _filled(like: Tensor, tensors: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
-    return tuple(like.new_empty(0) if tensor is None else tensor for tensor in tensors)
+    return tuple([like.new_empty(0) if tensor is None else tensor for tensor in tensors])  # a list comes cheaper
 
 
 def _some(tensor: Tensor) -> Tensor | None:

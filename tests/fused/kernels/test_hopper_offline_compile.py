@@ -30,16 +30,18 @@ def check(call: Callable[[], Any]) -> None:
 
     offline = Offline(90)
 
-    def launcher(kernel: Any, **constants: Any) -> Callable[..., None]:
-        compile_only = offline.launcher(kernel, **constants)
+    class Compiler:
+        def __init__(self, kernel: Any, **constants: Any) -> None:
+            self.compile_only = offline.launcher(kernel, **constants)
 
-        def start(grid: tuple[int, ...], *arguments: Any) -> None:
-            compile_only(grid, *(one.triton if isinstance(one, Descriptor) else one for one in arguments))
+        def __call__(self, grid: tuple[int, ...], *arguments: Any) -> None:
+            self.compile_only(grid, *(one.triton if isinstance(one, Descriptor) else one for one in arguments))
 
-        return start
+        def repetition(self, *_: Any) -> None:
+            return None
 
     installed = frozenset({tuple(int(part) for part in products.triton.__version__.split(".")[:2])})
-    with mock.patch.object(products, "launcher", launcher), mock.patch.object(products, "VERSIONS", installed):
+    with mock.patch.object(products, "launcher", Compiler), mock.patch.object(products, "VERSIONS", installed):
         call()
     (resources,) = offline.resources
     assert resources.stack <= FEW_BYTES, f"spills: {resources}"
@@ -50,11 +52,11 @@ def tensor(*shape: int) -> torch.Tensor:
     return torch.empty(shape, dtype=torch.bfloat16)
 
 
-def check_gate_up(keep: bool) -> None:
+def check_gate_up(keep: bool, **options: int) -> None:
     from foretrace.fused.kernels.hopper import products
 
     weight, bias = tensor(2 * N, K), tensor(N)
-    check(lambda: products.gate_up(tensor(M, K), weight[:N], weight[N:], bias, bias, ACTIVATION, keep=keep))
+    check(lambda: products.gate_up(tensor(M, K), weight[:N], weight[N:], bias, bias, ACTIVATION, keep=keep, **options))
 
 
 def check_linear_act(keep: bool) -> None:
@@ -63,21 +65,23 @@ def check_linear_act(keep: bool) -> None:
     check(lambda: products.linear_act(tensor(M, K), tensor(N, K), tensor(N), ACTIVATION, keep=keep))
 
 
-def check_backward(step: str, width: int, stages: int, slots: int) -> None:
+def check_backward(step: str, width: int, **options: int) -> None:
     from foretrace.fused.kernels.hopper import products
 
     run = getattr(products, step)
-    wants = {"want_hidden": False, "want_bias": False, "stages": stages, "slots": slots}
-    check(lambda: run(tensor(M, K), tensor(K, N), tensor(M, width), ACTIVATION, **wants))
+    wants = {"want_hidden": False, "want_bias": False}
+    check(lambda: run(tensor(M, K), tensor(K, N), tensor(M, width), ACTIVATION, **wants, **options))
 
 
 CASES = {
     "gate_up": partial(check_gate_up, False),
     "gate_up, everything kept": partial(check_gate_up, True),
+    "gate_up, narrow tiles": partial(check_gate_up, True, block_n=128, stages=6),
     "linear_act, everything kept": partial(check_linear_act, True),
-    "gate_up_backward": partial(check_backward, "gate_up_backward", 2 * N, 3, 2),
-    "gate_up_backward, four stages": partial(check_backward, "gate_up_backward", 2 * N, 4, 1),
-    "linear_act_backward": partial(check_backward, "linear_act_backward", N, 3, 2),
+    "gate_up_backward": partial(check_backward, "gate_up_backward", 2 * N),
+    "gate_up_backward, four stages": partial(check_backward, "gate_up_backward", 2 * N, stages=4, slots=1),
+    "gate_up_backward, narrow tiles": partial(check_backward, "gate_up_backward", 2 * N, block_n=128, stages=4),
+    "linear_act_backward": partial(check_backward, "linear_act_backward", N),
 }
 
 

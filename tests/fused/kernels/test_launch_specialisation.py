@@ -27,11 +27,13 @@ def copy(source, target, count, BLOCK: tl.constexpr, SHIFT: tl.constexpr):  # no
 class FakeDriver:
     """A driver without a GPU; the device of host tensors, -1, is the current one."""
 
+    device, stream = -1, 77
+
     def get_current_device(self) -> int:
-        return -1
+        return self.device
 
     def get_current_stream(self, _device: int) -> int:
-        return 77
+        return self.stream
 
 
 class Recorded:
@@ -79,6 +81,52 @@ def test_the_second_call_passes_addresses_and_constants_to_the_compiled_kernel(r
     assert recorded.compilations == 1
     start = (4, 1, 1, 77, "function", "packed", None, None, None)
     assert recorded.launches == [(*start, source.data_ptr(), target.data_ptr(), 60, 64, 3)]
+
+
+def test_a_repetition_passes_the_same_words(recorded: Recorded) -> None:
+    source, target = tensor(), tensor()
+    assert recorded.call.repetition((4,), source, target, 60) is None  # not compiled yet
+    recorded.call((4,), source, target, 60)
+    recorded.call((4,), source, target, 60)
+    repetition = recorded.call.repetition((4,), source, target, 60)
+    assert repetition is not None
+    assert repetition()
+    assert recorded.launches[0] == recorded.launches[1]
+    assert recorded.call.repetition((4,), source, target, 1) is None  # another specialisation
+    assert recorded.call.repetition((0,), source, target, 60) is None
+
+
+def test_a_repetition_asks_for_stream_device_and_hooks_each_time(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = (tensor(), tensor(), 60)
+    for _ in range(2):
+        recorded.call((4,), *arguments)
+    repetition = recorded.call.repetition((4,), *arguments)
+    assert repetition is not None
+    monkeypatch.setattr(driver.active, "stream", 78)
+    assert repetition()
+    assert recorded.launches[-1][3] == 78
+    count = len(recorded.launches)
+    with monkeypatch.context() as other:
+        other.setattr(driver.active, "device", 1)
+        assert not repetition()
+    with monkeypatch.context() as hooked:
+        hooked.setattr(triton.knobs.runtime, "launch_enter_hook", lambda metadata: None)
+        assert not repetition()
+    assert len(recorded.launches) == count
+    assert repetition()
+
+
+def test_remembered_launches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "REMEMBERED", 3)
+    launches: dict[Any, launch.Repetition] = {}
+    launch.remember(launches, "needs help", None)
+    assert launches == {}
+    for key in range(10):
+        launch.remember(launches, key, lambda: True)
+        assert key in launches
+    assert len(launches) <= 3
 
 
 SAME: dict[str, tuple[Any, Any]] = {

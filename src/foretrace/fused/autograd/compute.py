@@ -17,16 +17,19 @@ from foretrace.fused.autograd.kept import Kept
 from foretrace.fused.autograd.passes import Gradients
 from foretrace.fused.plan import Plan
 from foretrace.fused.planning import Call, call_for
+from foretrace.fused.weights import dense_rows
 
 __all__ = [
     "gated_act_backward",
     "gated_act_forward",
     "gated_mlp_backward",
     "gated_mlp_forward",
+    "gated_mlp_through",
     "linear_act_backward",
     "linear_act_forward",
     "mlp_backward",
     "mlp_forward",
+    "mlp_through",
 ]
 
 Forward = tuple[Tensor, Tensor | None, Tensor | None]
@@ -104,6 +107,28 @@ def _gated_mlp(
         save=save or "auto",
         plan=plan,
     )
+
+
+def gated_mlp_through(
+    grad: Tensor, x: Tensor, gate: Tensor, up: Tensor, down: Tensor, preact: Tensor, activation: str, precision: str
+) -> Tensor:
+    """Return the gradient of the pre-activations [M, 2N]; gate and up weights are separate."""
+    call = _gated_mlp(x, (gate, up, down), False, activation, "separate", precision, "preact", None)
+    return _through(grad, down, preact, call)
+
+
+def mlp_through(
+    grad: Tensor, x: Tensor, weight1: Tensor, weight2: Tensor, preact: Tensor, activation: str, precision: str
+) -> Tensor:
+    """Return the gradient of the pre-activations [M, N]."""
+    return _through(grad, weight2, preact, _mlp(x, (weight1, weight2), False, activation, precision, "preact", None))
+
+
+def _through(grad: Tensor, down: Tensor, preact: Tensor, call: Call) -> Tensor:
+    result: Tensor = call.bound.backward(
+        gradient_rows(grad), dense_rows(down), preact, call.activation, want_hidden=False, want_bias=False, into=None
+    )[0]
+    return result
 
 
 def mlp_forward(

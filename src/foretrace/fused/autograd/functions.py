@@ -23,10 +23,11 @@ __all__ = [
     "gradient_rows",
     "rows_of",
     "shaped",
+    "unsafe_view",
 ]
 
 # An output that autograd knows to be a view could not be changed in place by its user (x = mlp(x); x += residual).
-_unsafe_view: Final = torch.ops.aten._unsafe_view.default
+unsafe_view: Final = torch.ops.aten._unsafe_view.default
 
 
 def rows_of(x: Tensor) -> Tensor:
@@ -43,7 +44,7 @@ def shaped(y: Tensor, like: Tensor) -> Tensor:
     """Return y [M, out] as [..., out] with the leading dimensions of ``like``."""
     if like.dim() == 2:
         return y
-    shaped_: Tensor = _unsafe_view(y, (*like.shape[:-1], y.shape[-1]))
+    shaped_: Tensor = unsafe_view(y, (*like.shape[:-1], y.shape[-1]))
     return shaped_
 
 
@@ -53,7 +54,8 @@ def gradient_rows(grad: Tensor) -> Tensor:
     It may be expanded from one number, transposed, or begin anywhere inside another tensor: what forward knew of
     alignment says nothing of it.
     """
-    grad = grad.contiguous()
+    if not grad.is_contiguous():
+        grad = grad.contiguous()
     if grad.data_ptr() & 15:
         grad = grad.clone()
     if grad.dim() == 2:

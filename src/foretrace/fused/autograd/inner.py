@@ -139,31 +139,32 @@ class GatedInner:
 
     def add_weight_gradients(self, dpreact: Tensor, x: Tensor) -> None:
         """See `Inner`."""
-        if self._targets is None:
+        if self._targets is not None:
+            for target, columns in self._targets:
+                target.addmm_(dpreact[:, columns].t(), x)
+        elif self._packing == "gate_up" or (self._packing == "separate" and self._wanted[0] and self._wanted[1]):
+            # One product whose result is all there is to make.
+            both = torch.mm(dpreact.t(), x)
+            self._targets = [(both, slice(None))]
+            packs = self._packing == "gate_up"
+            self._gradients = (both, None) if packs else (both[: self.half], both[self.half :])
+        else:
             self._targets = self._make_targets()
             for target, columns in self._targets:
                 torch.mm(dpreact[:, columns].t(), x, out=target)
-        else:
-            for target, columns in self._targets:
-                target.addmm_(dpreact[:, columns].t(), x)
 
     def _make_targets(self) -> list[tuple[Tensor, slice]]:
         want_gate, want_up = self._wanted[0], self._wanted[1]
         n = self.half
-        first, second, whole = slice(0, n), slice(n, 2 * n), slice(0, 2 * n)
-        if self._packing == "separate" and not (want_gate and want_up):
+        first, second = slice(0, n), slice(n, 2 * n)
+        if self._packing == "separate":
             gradient = torch.empty_like(self._gate, memory_format=torch.contiguous_format)
             self._gradients = (gradient, None) if want_gate else (None, gradient)
             return [(gradient, first if want_gate else second)] if want_gate or want_up else []
         if not want_gate:
             return []
         both = self._gate.new_empty((2 * n, self._gate.shape[1]))
-        if self._packing == "separate":
-            self._gradients = (both[:n], both[n:])
-            return [(both, whole)]
         self._gradients = (both, None)
-        if self._packing == "gate_up":
-            return [(both, whole)]
         gate, up = split(both, None, self._packing)
         return [(gate, first), (up, second)]
 

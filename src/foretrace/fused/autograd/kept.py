@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from foretrace.errors import InputError
 
-__all__ = ["Kept", "forbid_second_derivative", "graph_is_released"]
+__all__ = ["Kept", "forbid_second_derivative", "graph_is_released", "is_held_once", "refusing"]
 
 
 class Kept:
@@ -66,18 +66,57 @@ def _alone() -> tuple[int, int, int] | None:
         return None
 
 
+def is_held_once(tensor: Tensor) -> bool:
+    """Whether the caller's variable is all that holds a tensor and its memory."""
+    alone = _held_once()
+    return alone is not None and alone == (
+        sys.getrefcount(tensor),
+        tensor._use_count(),  # type: ignore[attr-defined]
+        torch._C._storage_Use_Count(tensor.untyped_storage()._cdata),
+    )
+
+
+@functools.cache
+def _held_once() -> tuple[int, int, int] | None:
+    """As `_alone`, for a tensor in a variable of the caller."""
+    tensor = torch.empty(1)
+    counts: list[Any] = []
+
+    def count(tensor: Tensor) -> None:
+        counts.append(sys.getrefcount(tensor))
+        counts.append(tensor._use_count())  # type: ignore[attr-defined]
+        counts.append(torch._C._storage_Use_Count(tensor.untyped_storage()._cdata))
+
+    try:
+        count(tensor)
+    except AttributeError:
+        return None
+    return counts[0], counts[1], counts[2]
+
+
+# Absent where this PyTorch does not tell.
+_keeps_graph: Callable[[], bool] | None = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
+if not hasattr(torch._C._FunctionBase, "maybe_clear_saved_tensors"):
+    _keeps_graph = None
+
+
 def graph_is_released(ctx: Any) -> bool:
     """Let go of the saved tensors if the graph is not retained, and return whether that was so.
 
     Call it after the saved tensors were read. ``False`` where this PyTorch does not tell.
     """
-    keeps = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
-    if keeps is None or not hasattr(ctx, "maybe_clear_saved_tensors"):
-        return False
-    if keeps():
+    if _keeps_graph is None or _keeps_graph():
         return False
     ctx.maybe_clear_saved_tensors()
     return True
+
+
+def refusing(results: Sequence[Tensor | None], *sources: Tensor) -> tuple[Tensor | None, ...]:
+    """Return gradients that can be used, and raise when they are differentiated by whatever leads to ``sources``."""
+    return tuple(
+        None if result is None else _Refuse.apply(result, *sources)  # type: ignore[no-untyped-call]
+        for result in results
+    )
 
 
 def forbid_second_derivative(
@@ -101,10 +140,7 @@ def forbid_second_derivative(
         token = ctx.saved_tensors[-1]
         with torch.no_grad():
             results = backward(ctx, grad)
-        return tuple(
-            None if result is None else _Refuse.apply(result, token, grad)  # type: ignore[no-untyped-call]
-            for result in results
-        )
+        return refusing(results, token, grad)
 
     return guarded
 

@@ -14,7 +14,18 @@ from foretrace.fused.dispatch.environment import Environment, capability
 from foretrace.fused.plan import Implementation, Operation, Problem
 from foretrace.fused.steps import STEPS_OF, names
 
-__all__ = ["CANDIDATES", "DEEP", "Candidate", "Options", "has_step", "possible", "refusal", "untried"]
+__all__ = [
+    "CANDIDATES",
+    "DEEP",
+    "NARROW",
+    "NARROW_BACK",
+    "Candidate",
+    "Options",
+    "has_step",
+    "possible",
+    "refusal",
+    "untried",
+]
 
 HALF: Final = ("bfloat16", "float16")
 # A tile of the decode kernels has 16 rows, the smallest a tensor core's product takes.
@@ -40,6 +51,9 @@ Limit = Callable[[Question], str | None]
 Options = tuple[tuple[str, int], ...]
 # Of the Hopper kernel's shared memory in backward more for the products and less for the epilogue than by default.
 DEEP: Final[Options] = (("slots", 1), ("stages", 4))
+# Its tiles of half the width, for shapes whose wide ones leave multiprocessors idle; forward has room for six stages.
+NARROW: Final[Options] = (("block_n", 128), ("stages", 6))
+NARROW_BACK: Final[Options] = (("block_n", 128), ("stages", 4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +130,10 @@ def _few_rows(asked: Question) -> str | None:
 
 def _nonempty(asked: Question) -> str | None:
     problem = asked.problem
-    # an activation alone has no inner size
+    # an activation alone has no inner size, and only an MLP a second product
     inner = 1 if problem.operation == "gated_act" else problem.k
-    return None if min(problem.m, problem.n, inner) > 0 else "there is nothing to compute"
+    out = problem.out if problem.operation in ("gated_mlp", "mlp") else 1
+    return None if min(problem.m, problem.n, inner, out) > 0 else "there is nothing to compute"
 
 
 def _tma(asked: Question) -> str | None:
@@ -202,10 +217,12 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
         (_hopper, _gluon, _dtype(*HALF), _tma, _nonempty),
         tried=(90,),
         variants=(
-            ("gate_up", (("group", 16),)),
-            ("linear_act", (("group", 16),)),
-            ("gate_up_backward", DEEP),
-            ("linear_act_backward", DEEP),
+            *((step, options) for step in ("gate_up", "linear_act") for options in ((("group", 16),), NARROW)),
+            *(
+                (step, options)
+                for step in ("gate_up_backward", "linear_act_backward")
+                for options in (DEEP, NARROW_BACK)
+            ),
         ),
     ),
 )

@@ -10,7 +10,8 @@ Constants were fitted to medians on one H200 (bf16, tanh GELU, random data, L2 f
 alone, 122 with the elementwise kernel, TMA 125, Hopper 89. 4096 → 2 × 14336: cuBLAS 2830, Hopper 2700 kept or not;
 backward, 4096 → 14336: unfused 1640 to 1790, TMA 1650, Hopper 1522, and 1445 with four stages and one slot. Linear with
 GELU, 1024 → 4096: cuBLAS 101 alone, cuBLASLt's epilogue 111, Hopper 100. The pointer kernel takes 1.35 times as long as
-cuBLAS, eager's activation and product 65 µs on top. 256 rows, 4096 → 2 × 14336: 100 µs fused and 101 µs by cuBLAS.
+cuBLAS, eager's activation and product 65 µs on top. 256 rows, 4096 → 2 × 14336: 100 µs fused and 101 µs by cuBLAS;
+512 rows: cuBLAS 170, Hopper 187, and 172 with narrow tiles.
 Decode at 4096, 14336: 4.17 TB/s of weights at one row, 3.9 at 16 rows. The other devices are their datasheet at the
 same share.
 """
@@ -22,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from foretrace.fused.dispatch.candidates import DEEP, Options
+from foretrace.fused.dispatch.candidates import DEEP, NARROW, Options
 from foretrace.fused.dispatch.choice import Role
 from foretrace.fused.dispatch.environment import capability
 from foretrace.fused.plan import Problem
@@ -88,26 +89,33 @@ class _Fused:
     """A fused kernel beside cuBLAS.
 
     ``rate``: speed of its main loop, that of cuBLAS is 1. ``fast``: µs a wave that the hardware's tanh saves forward.
-    ``deep``: backward with `DEEP`. ``sums``: backward's epilogue adds up the bias's gradient.
+    ``sums``: backward's epilogue adds up the bias's gradient. ``others``: the role, the options, how it then goes, and
+    the least inner size that it is right for.
     """
 
     rate: float
     fast: float
     forward: _Way
     backward: _Way
-    deep: _Way
     sums: bool
+    others: tuple[tuple[Role, Options, _Way, int], ...] = ()
 
 
 _PORTABLE_BACK: Final = _Way(128, 1.3, 0.9)
 _TMA_BACK: Final = _Way(128, 2.0, 0.8)
 _FUSED: Final[dict[str, _Fused]] = {
-    "portable": _Fused(0.83, 0.4, _Way(256, 1.3, 0.9), _PORTABLE_BACK, _PORTABLE_BACK, True),
-    "tma": _Fused(1.0, 0.5, _Way(256, -0.3, 0.8), _TMA_BACK, _TMA_BACK, True),
-    "hopper": _Fused(1.07, 0.0, _Way(256, -0.5, 0.15), _Way(256, -0.5, 0.65), _Way(256, -0.5, 0.27), False),
+    "portable": _Fused(0.83, 0.4, _Way(256, 1.3, 0.9), _Way(128, 1.3, 0.9), True),
+    "tma": _Fused(1.0, 0.5, _Way(256, -0.3, 0.8), _Way(128, 2.0, 0.8), True),
+    "hopper": _Fused(
+        1.07,
+        0.0,
+        _Way(256, -0.5, 0.15),
+        _Way(256, -0.5, 0.65),
+        False,
+        # Four stages for one slot pay where the products, and not their epilogue, decide.
+        (("expand", NARROW, _Way(128, 0.2, 0.4), 0), ("backward", DEEP, _Way(256, -0.5, 0.27), 2048)),
+    ),
 }
-# From here on the products, and not their epilogue, decide what is fastest backward.
-_DEEP_FROM: Final = 2048
 
 
 def device_of(architecture: str) -> Device | None:
@@ -119,7 +127,10 @@ def device_of(architecture: str) -> Device | None:
 
 def options_for(role: Role, name: str, problem: Problem) -> Options:
     """Return the options that an implementation is best given here, as far as is known without a measurement."""
-    return DEEP if name == "hopper" and role == "backward" and problem.out >= _DEEP_FROM else ()
+    device = device_of(problem.architecture)
+    if device is None or name not in _FUSED or role == "project":
+        return ()
+    return _fused(role, _FUSED[name], problem, device)[1]
 
 
 def cost_us(role: Role, name: str, problem: Problem, device: Device) -> float | None:
@@ -128,7 +139,7 @@ def cost_us(role: Role, name: str, problem: Problem, device: Device) -> float | 
     Every row count is taken as it is; ``problem.m`` = 0 costs the launches.
     """
     if name in _FUSED and role != "project":
-        return _fused_us(role, _FUSED[name], problem, device)
+        return _fused(role, _FUSED[name], problem, device)[0]
     known = _STEPS.get((role, name))
     return known(problem, device) if known else None
 
@@ -217,10 +228,18 @@ def _expand_library(problem: Problem, device: Device) -> float:
     return _longer(product * 1.1, 1, _HOST_LINEAR)
 
 
-def _fused_us(role: Role, kernel: _Fused, problem: Problem, device: Device) -> float:
-    """µs of a product whose epilogue does the rest."""
+def _fused(role: Role, kernel: _Fused, problem: Problem, device: Device) -> tuple[float, Options]:
+    """µs of a product whose epilogue does the rest, and the options that make it quickest."""
+    inner = problem.k if role == "expand" else problem.out
+    usual: tuple[Options, _Way] = ((), kernel.forward if role == "expand" else kernel.backward)
+    ways = [usual, *((options, way) for at, options, way, least in kernel.others if at == role and inner >= least)]
+    return min(
+        ((_way_us(role, kernel, way, problem, device), options) for options, way in ways), key=lambda one: one[0]
+    )
+
+
+def _way_us(role: Role, kernel: _Fused, way: _Way, problem: Problem, device: Device) -> float:
     expand = role == "expand"
-    way = kernel.forward if expand else kernel.deep if problem.out >= _DEEP_FROM else kernel.backward
     columns = (_width(problem) if expand else 1) * problem.n
     inner = problem.k if expand else problem.out
     rate = device.half * 1e6 / device.sms

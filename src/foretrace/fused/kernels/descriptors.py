@@ -71,13 +71,16 @@ class Descriptor:
 
 def _legal(pointer: int, shape: tuple[int, ...], strides: tuple[int, ...], element_size: int) -> bool:
     """Whether [..., columns] with these strides (elements) can be read through a descriptor."""
-    return (
-        pointer % UNIT == 0
-        and all(0 < extent <= LARGEST_EXTENT for extent in shape)
-        and (strides[-1] == 1 or shape[-1] == 1)
-        and all(0 < stride * element_size < LARGEST_STRIDE for stride in strides[:-1])
-        and all(stride * element_size % UNIT == 0 for stride in strides[:-1])
-    )
+    if pointer % UNIT or (strides[-1] != 1 and shape[-1] != 1):
+        return False
+    for extent in shape:
+        if not 0 < extent <= LARGEST_EXTENT:
+            return False
+    for stride in strides[:-1]:
+        size = stride * element_size
+        if not 0 < size < LARGEST_STRIDE or size % UNIT:
+            return False
+    return True
 
 
 def _usable_strides(shape: tuple[int, ...], strides: tuple[int, ...], element_size: int) -> tuple[int, ...]:
@@ -187,14 +190,16 @@ def descriptor(tensor: torch.Tensor, box: tuple[int, ...], layout: Any = None) -
     return _remembered(tensor.data_ptr(), shape, strides, dtype, box, layout, device)
 
 
-def column_descriptor(tensor: torch.Tensor, start: int, stop: int, box: tuple[int, int]) -> Descriptor:
-    """``descriptor(tensor[:, start:stop], box)`` without the view, which costs more than the look-up."""
+def column_descriptor(
+    tensor: torch.Tensor, start: int, stop: int, box: tuple[int, int], layout: Any = None
+) -> Descriptor:
+    """``descriptor(tensor[:, start:stop], box, layout)`` without the view, which costs more than the look-up."""
     device = tensor.get_device()
     if device < 0:
-        return descriptor(tensor[:, start:stop], box)
+        return descriptor(tensor[:, start:stop], box, layout)
     dtype = tensor.dtype
     pointer = tensor.data_ptr() + start * dtype.itemsize
-    return _remembered(pointer, (tensor.shape[0], stop - start), tensor.stride(), dtype, box, None, device)
+    return _remembered(pointer, (tensor.shape[0], stop - start), tensor.stride(), dtype, box, layout, device)
 
 
 def pair_is_swapped(first: torch.Tensor, second: torch.Tensor) -> bool:

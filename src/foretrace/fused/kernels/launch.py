@@ -3,7 +3,8 @@
 ``kernel[grid](...)`` binds, specialises and looks its arguments up again at every call: 24 to 37 µs on the machine
 this was measured on, more than the small GEMMs it starts. What changes between two calls is little: addresses and
 sizes. `Launcher` keeps the compiled kernel for each *specialisation* (what the compiler was told about the
-arguments) and hands the arguments to the driver's launcher directly, which takes 5 to 6 µs.
+arguments) and hands the arguments to the driver's launcher directly, which takes 5 to 6 µs. Where even the addresses
+come again, as they do in every step of a training, `Launcher.repetition` has the very arguments ready.
 
 The first call of a specialisation, kernels in the interpreter, launch hooks (profilers set them) and versions of
 Triton whose launcher was not read go through ``kernel[grid](...)``, which is always right.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -35,6 +36,7 @@ from foretrace.fused.kernels.descriptors import (
 __all__ = [
     "Descriptor",
     "Launcher",
+    "Repetition",
     "column_descriptor",
     "descriptor",
     "launcher",
@@ -42,6 +44,7 @@ __all__ = [
     "pair_is_swapped",
     "pair_legal",
     "processors",
+    "remember",
     "tma_legal",
     "tma_storable",
 ]
@@ -55,9 +58,13 @@ ENTRY_VERSIONS = frozenset({(3, 6)})
 
 VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
 
-# Starts the kernel: grid, device, arguments with addresses in place of tensors.
-Start = Callable[[tuple[int, ...], int, list[Any]], None]
+# Starts a launch again and says that it did; False: this time someone has to look at it, nothing was started.
+Repetition = Callable[[], bool]
 
+# Launches to remember in one place: every layer of a model has a few, with each set of addresses it meets.
+REMEMBERED = 4096
+
+_runtime: Any = triton.knobs.runtime
 _wants: dict[tuple[Any, ...], int] = {}
 
 
@@ -117,7 +124,7 @@ class Launcher:
         self._constants = {name: constants[name] for name in names[len(names) - len(constants) :]}
         self._options = options
         self._direct = isinstance(kernel, JITFunction) and VERSION in RUN_VERSIONS
-        self._starts: dict[tuple[Any, ...], Start] = {}
+        self._starts: dict[tuple[Any, ...], _Start] = {}
 
     def __call__(self, grid: tuple[int, ...], *arguments: Any) -> None:
         """Launch; see the class."""
@@ -126,41 +133,30 @@ class Launcher:
         if not self._direct or _hooked():
             self._start_through_triton(grid, arguments)
             return
-        device = -1
-        values: list[Any] = []
-        key: list[Any] = []
-        for argument in arguments:
-            kind = type(argument)
-            if kind is int:
-                values.append(argument)
-                key.append(-1 if argument == 1 else _integer_width(argument) + (argument & 15 == 0))
-            elif kind is Descriptor:
-                values.append(argument)
-                key.append(-2 - argument.kind)
-                device = argument.device
-            elif argument is None:
-                values.append(None)
-                key.append(None)
-            elif kind is bool or kind is float:
-                raise TypeError(f"{kind.__name__} arguments must be compile-time constants of the kernel")
-            else:
-                pointer = argument.data_ptr()
-                values.append(pointer)
-                key.append(argument.dtype)
-                key.append(pointer & 15 == 0)
-                device = argument.get_device()
-        key.append(device)
-        start = self._starts.get(tuple(key))
-        if device != driver.active.get_current_device():
+        device, values, key = _understood(arguments)
+        start = self._starts.get(key)
+        if start is not None and start.current_device() == device:
+            start(grid, device, values)
+        elif device == driver.active.get_current_device():
+            self._compile(key, grid, arguments)
+        else:
             with torch.cuda.device(device):
                 if start is None:
-                    self._compile(tuple(key), grid, arguments)
+                    self._compile(key, grid, arguments)
                 else:
                     start(grid, device, values)
-        elif start is None:
-            self._compile(tuple(key), grid, arguments)
-        else:
-            start(grid, device, values)
+
+    def repetition(self, grid: tuple[int, ...], *arguments: Any) -> Repetition | None:
+        """The same launch, ready to be started again; None before it was compiled and where it needs Triton's help.
+
+        It holds addresses and no tensor: the caller has to know that they, and all else that made the arguments, are
+        what they were. Device, stream and hooks are looked at each time.
+        """
+        if not self._direct or 0 in grid:
+            return None
+        device, values, key = _understood(arguments)
+        start = self._starts.get(key)
+        return None if start is None else start.repetition(grid, device, values)
 
     def _start_through_triton(self, grid: tuple[int, ...], arguments: tuple[Any, ...]) -> Any:
         plain = [argument.triton if type(argument) is Descriptor else argument for argument in arguments]
@@ -175,6 +171,43 @@ class Launcher:
             self._starts[key] = start
 
 
+def remember(launches: dict[Any, Repetition], key: Any, repetition: Repetition | None) -> None:
+    """Keep a repetition, if there is one; the dictionary never holds more than `REMEMBERED`."""
+    if repetition is not None:
+        if len(launches) >= REMEMBERED:
+            launches.clear()
+        launches[key] = repetition
+
+
+def _understood(arguments: tuple[Any, ...]) -> tuple[int, list[Any], tuple[Any, ...]]:
+    """Device of the arguments, the arguments with addresses in place of tensors, and the key of the specialisation."""
+    device = -1
+    values: list[Any] = []
+    key: list[Any] = []
+    for argument in arguments:
+        kind = type(argument)
+        if kind is int:
+            values.append(argument)
+            key.append(-1 if argument == 1 else _integer_width(argument) + (argument & 15 == 0))
+        elif kind is Descriptor:
+            values.append(argument)
+            key.append(-2 - argument.kind)
+            device = argument.device
+        elif argument is None:
+            values.append(None)
+            key.append(None)
+        elif kind is bool or kind is float:
+            raise TypeError(f"{kind.__name__} arguments must be compile-time constants of the kernel")
+        else:
+            pointer = argument.data_ptr()
+            values.append(pointer)
+            key.append(argument.dtype)
+            key.append(pointer & 15 == 0)
+            device = argument.get_device()
+    key.append(device)
+    return device, values, tuple(key)
+
+
 def _integer_width(value: int) -> int:
     """Even numbers for what Triton takes an int as: i32, i64, u64."""
     if -(1 << 31) <= value < 1 << 31:
@@ -184,15 +217,64 @@ def _integer_width(value: int) -> int:
 
 def _hooked() -> bool:
     """Whether someone listens to launches (Triton's own profiler does)."""
-    runtime = triton.knobs.runtime
-    enter, leave = runtime.launch_enter_hook, runtime.launch_exit_hook
+    enter, leave = _runtime.launch_enter_hook, _runtime.launch_exit_hook
     # A chain of hooks, or one function.
     return bool(
         (enter is not None and getattr(enter, "calls", True)) or (leave is not None and getattr(leave, "calls", True))
     )
 
 
-def _direct_start(compiled: Any, arguments: tuple[Any, ...], constants: tuple[Any, ...]) -> Start | None:
+class _Start:
+    """Starts a compiled kernel: ``call(x, y, z, stream, *fixed, *arguments, *constants)``."""
+
+    __slots__ = ("_call", "_constants", "_fixed", "_flatten", "_stream_of", "current_device")
+
+    def __init__(
+        self,
+        call: Callable[..., Any],
+        fixed: tuple[Any, ...],
+        flatten: Callable[[list[Any]], list[Any]],
+        constants: tuple[Any, ...],
+    ) -> None:
+        self._call = call
+        self._fixed = fixed
+        self._flatten = flatten
+        self._constants = constants
+        # The driver of the process does not change, and asking for it costs as much as asking it.
+        self._stream_of: Callable[[int], int] = driver.active.get_current_stream
+        self.current_device = _current_device()
+
+    def __call__(self, grid: tuple[int, ...], device: int, values: list[Any]) -> None:
+        x, y, z = _three(grid)
+        self._call(x, y, z, self._stream_of(device), *self._fixed, *self._flatten(values), *self._constants)
+
+    def repetition(self, grid: tuple[int, ...], device: int, values: list[Any]) -> Repetition:
+        """See `Launcher.repetition`."""
+        call, stream_of, current_device = self._call, self._stream_of, self.current_device
+        x, y, z = _three(grid)
+        rest = (*self._fixed, *self._flatten(values), *self._constants)
+
+        def again() -> bool:
+            if current_device() != device or _hooked():
+                return False
+            call(x, y, z, stream_of(device), *rest)
+            return True
+
+        return again
+
+
+def _three(grid: tuple[int, ...]) -> tuple[int, ...]:
+    return grid if len(grid) == 3 else (*grid, 1, 1)[:3]
+
+
+def _current_device() -> Callable[[], int]:
+    """How to ask for the current device; torch's own function would first make sure that CUDA is ready, which it is."""
+    asked: Callable[[], int] = driver.active.get_current_device
+    direct: Callable[[], int] | None = getattr(torch._C, "_cuda_getDevice", None)
+    return direct if direct is not None and asked is torch.cuda.current_device else asked
+
+
+def _direct_start(compiled: Any, arguments: tuple[Any, ...], constants: tuple[Any, ...]) -> _Start | None:
     """How to start ``compiled`` without Triton's argument handling; None where it is not known how."""
     run = compiled.run
     metadata = compiled.metadata
@@ -204,22 +286,18 @@ def _direct_start(compiled: Any, arguments: tuple[Any, ...], constants: tuple[An
         start = _through_entry_point(compiled, run, described, constants)
         if start is not None:
             return start
-    return _through_run(compiled, run, constants)
+    return _Start(run, (compiled.function, compiled.packed_metadata, None, None, None), _as_triton_takes, constants)
 
 
-def _through_run(compiled: Any, run: Any, constants: tuple[Any, ...]) -> Start:
-    function, packed = compiled.function, compiled.packed_metadata
-
-    def start(grid: tuple[int, ...], device: int, values: list[Any]) -> None:
-        x, y, z = grid if len(grid) == 3 else (*grid, 1, 1)[:3]
-        plain = [value.triton if type(value) is Descriptor else value for value in values]
-        stream = driver.active.get_current_stream(device)
-        run(x, y, z, stream, function, packed, None, None, None, *plain, *constants)
-
-    return start
+def _as_triton_takes(values: list[Any]) -> list[Any]:
+    return [value.triton if type(value) is Descriptor else value for value in values]
 
 
-def _through_entry_point(compiled: Any, run: Any, described: bool, constants: tuple[Any, ...]) -> Start | None:
+def _as_they_are(values: list[Any]) -> list[Any]:
+    return values
+
+
+def _through_entry_point(compiled: Any, run: Any, described: bool, constants: tuple[Any, ...]) -> _Start | None:
     """The C function itself, with tensor maps that were encoded before."""
     entry = run.launch
     wants: list[dict[str, Any]] = []
@@ -230,20 +308,10 @@ def _through_entry_point(compiled: Any, run: Any, described: bool, constants: tu
         wants = free.get("tensordesc_meta") or []
         if entry is None or not wants or None in wants:
             return None
-    cooperative, dependent = run.launch_cooperative_grid, run.launch_pdl
-    function, packed = compiled.function, compiled.packed_metadata
     numbered = [(want, _wants.setdefault(_hashable(want), len(_wants))) for want in wants]
-
-    def start(grid: tuple[int, ...], device: int, values: list[Any]) -> None:
-        x, y, z = grid if len(grid) == 3 else (*grid, 1, 1)[:3]
-        if described:
-            values = _encode(values, numbered)
-        stream = driver.active.get_current_stream(device)
-        entry(
-            x, y, z, stream, function, cooperative, dependent, None, None, packed, None, None, None, *values, *constants
-        )
-
-    return start
+    launch = (run.launch_cooperative_grid, run.launch_pdl, None, None)
+    fixed = (compiled.function, *launch, compiled.packed_metadata, None, None, None)
+    return _Start(entry, fixed, partial(_encode, numbered=numbered) if described else _as_they_are, constants)
 
 
 def _hashable(want: dict[str, Any]) -> tuple[Any, ...]:

@@ -17,14 +17,14 @@ def naming(
     single: str | None = None,
     *,
     method: str | None = None,
-    tile: tuple[int, int, int] | None = None,
+    tile: tuple[int, int | None, int] | None = None,
 ) -> Callable[[Any], str]:
     """Return what ``triton.jit(repr=...)`` and ``gluon.jit(repr=...)`` take: a name for each set of constants.
 
     gated, single: the step with the kernel's constant ``GATED`` and without; one of them, if there is but one. A single
-    step whose ``ACTIVATION`` is ``"none"`` is called project. method: vector or dot. tile: rows, columns and inner size
-    where the kernel has no constants ``BLOCK_M`` (1 row without it), ``BLOCK_N`` and ``BLOCK_K``, or ``BLOCK_ROWS`` and
-    ``BLOCK_COLUMNS``. ``STAGES`` is named where there is such a constant.
+    step whose ``ACTIVATION`` is ``"none"`` is called project. method: vector or dot. tile: rows, columns (``None``: the
+    constant ``BLOCK_N``) and inner size where the kernel has no constants ``BLOCK_M`` (1 row without it), ``BLOCK_N``
+    and ``BLOCK_K``, or ``BLOCK_ROWS`` and ``BLOCK_COLUMNS``. ``STAGES`` is named where there is such a constant.
     """
 
     def name(specialization: Any) -> str:
@@ -41,10 +41,10 @@ def naming(
     return name
 
 
-def _tile(constants: Mapping[str, Any], tile: tuple[int, int, int] | None) -> str:
+def _tile(constants: Mapping[str, Any], tile: tuple[int, int | None, int] | None) -> str:
     sizes: tuple[int, ...]
     if tile is not None:
-        sizes = tile
+        sizes = tile[0], constants["BLOCK_N"] if tile[1] is None else tile[1], tile[2]
     elif "BLOCK_ROWS" in constants:
         sizes = constants["BLOCK_ROWS"], constants["BLOCK_COLUMNS"]
     else:

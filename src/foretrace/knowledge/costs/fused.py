@@ -101,5 +101,5 @@ FORMULAS: dict[str, Callable[[Call], Cost]] = {
 LAYERS = frozenset(
     f"foretrace::{name}{suffix}"
     for name in ("gated_mlp", "mlp", "linear_act", "gated_act")
-    for suffix in ("", "_training", "_backward")
+    for suffix in ("", "_training", "_backward", "_through")
 ) - set(FORMULAS)

@@ -24,16 +24,14 @@ from foretrace.fused.kernels.activation import activate_with_slope, times_slope
 from foretrace.fused.kernels.hopper.pipeline import (
     BLOCK_K,
     BLOCK_M,
-    BLOCK_N,
     CHUNK,
-    HALF_N,
     ROWS,
     SLICE,
-    TILE,
     k_steps_before,
     left_and_right,
     load_box,
     multiply,
+    slices_of,
     store_box,
     tile_position,
 )
@@ -41,13 +39,11 @@ from foretrace.fused.kernels.naming import naming
 
 __all__ = ["foretrace_hopper_backward"]
 
-SLICES = gl.constexpr(4)  # of a tile's 256 columns
-
 
 @gluon.jit
 def _load_operands(
     grad_desc, down_desc, a_ring, b_ring, full, empty, row_tiles, column_tiles, k_steps,
-    PROGRAMS: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
+    PROGRAMS: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, BLOCK_N: gl.constexpr,
 ):  # fmt: skip
     """The producer warp: a row block of the gradient, and 64 rows of the down projection as they lie."""
     step = 0
@@ -68,13 +64,14 @@ def _load_operands(
 def _load_preactivations(
     gate_desc, up_desc, slots, loaded, free, row_tiles, column_tiles,
     PROGRAMS: gl.constexpr, GROUP: gl.constexpr, SLOTS: gl.constexpr, GATED: gl.constexpr,
+    BLOCK_N: gl.constexpr,
 ):  # fmt: skip
     """The loader warp: the slices of both warpgroups in the order in which they are finished."""
     parts: gl.constexpr = 2 if GATED else 1
     turn = 0
     for tile in range(gl.program_id(0), row_tiles * column_tiles, PROGRAMS):
         row, column = tile_position(tile, row_tiles, column_tiles, GROUP)
-        for j in range(SLICES):
+        for j in range(BLOCK_N // SLICE):
             slot = turn % SLOTS
             for warpgroup in gl.static_range(2):
                 own = warpgroup * SLOTS + slot
@@ -137,10 +134,12 @@ def _consume(
     WARPGROUP: gl.constexpr, gate_desc, up_desc, hidden_desc, a_ring, b_ring, slots, hidden_bufs, full, empty, loaded,
     free, row_tiles, column_tiles, k_steps, PROGRAMS: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr,
     SLOTS: gl.constexpr, GATED: gl.constexpr, HIDDEN: gl.constexpr, ACTIVATION: gl.constexpr, PRECISION: gl.constexpr,
+    BLOCK_N: gl.constexpr,
 ):  # fmt: skip
     """One consumer warpgroup: 64 rows of every tile. For the loop that is not unrolled see the forward kernel."""
     dtype: gl.constexpr = a_ring.dtype
     parts: gl.constexpr = 2 if GATED else 1
+    slices: gl.constexpr = BLOCK_N // SLICE
     mma: gl.constexpr = gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[4, 1], instr_shape=[16, BLOCK_N, 16])
     hidden_slot = hidden_bufs.index(WARPGROUP)
     tiles = row_tiles * column_tiles
@@ -150,17 +149,16 @@ def _consume(
     last_row = 0
     last_column = 0
     acc = gl.zeros((ROWS, BLOCK_N), gl.float32, mma)
-    left, right = left_and_right(acc, HALF_N)
-    slice_0, slice_1 = left_and_right(left.to(dtype), SLICE)
-    slice_2, slice_3 = left_and_right(right.to(dtype), SLICE)
+    left, right = left_and_right(acc, BLOCK_N // 2)
+    slice_0, slice_1, slice_2, slice_3 = slices_of(left, right, dtype, False, BLOCK_N)
     # One round more than there are tiles: it finishes the last.
     for tile in range(gl.program_id(0), tiles + PROGRAMS, PROGRAMS):
         row, column = tile_position(min(tile, tiles - 1), row_tiles, column_tiles, GROUP)
         steps = k_steps if tile < tiles else 0
         running = warpgroup_mma_init(acc)
         done = 0
-        for j in range(SLICES):
-            count = k_steps_before(2 * j, 2 * SLICES, WARPGROUP, steps) - done
+        for j in range(slices):
+            count = k_steps_before(2 * j, 2 * slices, WARPGROUP, steps) - done
             running = multiply(running, a_ring, b_ring, full, empty, step, done, count, WARPGROUP, STAGES, False)
             step += count
             done += count
@@ -171,7 +169,7 @@ def _consume(
                 _hand_back(WARPGROUP, free, turn, SLOTS)
                 mbarrier.wait(loaded.index(own), (turn // SLOTS) & 1)
                 _finish_chunk(slice_0, gate_slot, up_slot, hidden_slot, False, GATED, HIDDEN, ACTIVATION, PRECISION)
-            count = k_steps_before(2 * j + 1, 2 * SLICES, WARPGROUP, steps) - done
+            count = k_steps_before(2 * j + 1, 2 * slices, WARPGROUP, steps) - done
             running = multiply(running, a_ring, b_ring, full, empty, step, done, count, WARPGROUP, STAGES, False)
             step += count
             done += count
@@ -195,18 +193,17 @@ def _consume(
         mbarrier.arrive(empty.index((step + STAGES - 1) % STAGES), count=1, pred=steps > 0)
         last_row = row * BLOCK_M + WARPGROUP * ROWS
         last_column = column * BLOCK_N
-        left, right = left_and_right(acc, HALF_N)
-        slice_0, slice_1 = left_and_right(left.to(dtype), SLICE)
-        slice_2, slice_3 = left_and_right(right.to(dtype), SLICE)
+        left, right = left_and_right(acc, BLOCK_N // 2)
+        slice_0, slice_1, slice_2, slice_3 = slices_of(left, right, dtype, False, BLOCK_N)
         finished += 1
     tma.store_wait(0)
 
 
-@gluon.jit(repr=naming("hopper", "gate_up_backward", "linear_act_backward", tile=TILE))
+@gluon.jit(repr=naming("hopper", "gate_up_backward", "linear_act_backward", tile=(BLOCK_M.value, None, BLOCK_K.value)))
 def foretrace_hopper_backward(
     grad_desc, down_desc, gate_desc, up_desc, grad_gate_desc, grad_up_desc, hidden_desc, rows, columns, inner,
     PROGRAMS: gl.constexpr, GROUP: gl.constexpr, STAGES: gl.constexpr, SLOTS: gl.constexpr, GATED: gl.constexpr,
-    HIDDEN: gl.constexpr, ACTIVATION: gl.constexpr, PRECISION: gl.constexpr,
+    HIDDEN: gl.constexpr, ACTIVATION: gl.constexpr, PRECISION: gl.constexpr, BLOCK_N: gl.constexpr,
 ):  # fmt: skip
     """d-preact[rows, columns] from grad[rows, inner] @ down[inner, columns] and the kept pre-activations.
 
@@ -240,7 +237,7 @@ def foretrace_hopper_backward(
                 (
                     0, grad_gate_desc, grad_up_desc, hidden_desc, a_ring, b_ring, slots, hidden_bufs, full, empty,
                     loaded, free, row_tiles, column_tiles, k_steps, PROGRAMS, GROUP, STAGES, SLOTS, GATED, HIDDEN,
-                    ACTIVATION, PRECISION,
+                    ACTIVATION, PRECISION, BLOCK_N,
                 ),
             ),
             (
@@ -248,21 +245,21 @@ def foretrace_hopper_backward(
                 (
                     1, grad_gate_desc, grad_up_desc, hidden_desc, a_ring, b_ring, slots, hidden_bufs, full, empty,
                     loaded, free, row_tiles, column_tiles, k_steps, PROGRAMS, GROUP, STAGES, SLOTS, GATED, HIDDEN,
-                    ACTIVATION, PRECISION,
+                    ACTIVATION, PRECISION, BLOCK_N,
                 ),
             ),
             (
                 _load_operands,
                 (
                     grad_desc, down_desc, a_ring, b_ring, full, empty, row_tiles, column_tiles, k_steps,
-                    PROGRAMS, GROUP, STAGES,
+                    PROGRAMS, GROUP, STAGES, BLOCK_N,
                 ),
             ),
             (
                 _load_preactivations,
                 (
                     gate_desc, up_desc, slots, loaded, free, row_tiles, column_tiles,
-                    PROGRAMS, GROUP, SLOTS, GATED,
+                    PROGRAMS, GROUP, SLOTS, GATED, BLOCK_N,
                 ),
             ),
         ],

@@ -1,6 +1,7 @@
 """What the warp-specialised Hopper kernels share: sizes, the order of tiles, and the main loop's k-steps.
 
-A persistent program per multiprocessor walks over output tiles of 128 x 256. One warp issues the TMA loads into a ring
+A persistent program per multiprocessor walks over output tiles of 128 x BLOCK_N, which is 256,
+or 128 where that leaves fewer multiprocessors idle. One warp issues the TMA loads into a ring
 of shared-memory stages; two consumer warpgroups own 64 rows each and accumulate with ``wgmma``. A tile's epilogue is
 *deferred*: the accumulators are rounded to the result's type, and while the next tile's products run the finished tile
 is activated and stored, in chunks that are spread over the main loop.
@@ -25,17 +26,15 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 __all__ = [
     "BLOCK_K",
     "BLOCK_M",
-    "BLOCK_N",
     "CHUNK",
-    "HALF_N",
     "ROWS",
     "SLICE",
-    "TILE",
     "beside",
     "k_steps_before",
     "left_and_right",
     "load_box",
     "multiply",
+    "slices_of",
     "store_box",
     "synchronize",
     "tile_position",
@@ -49,14 +48,9 @@ synchronize = getattr(gl, "thread_barrier", None) or gl.barrier
 
 BLOCK_M = gl.constexpr(128)  # rows of a tile, two warpgroups' worth
 ROWS = gl.constexpr(64)  # rows of a warpgroup
-BLOCK_N = gl.constexpr(256)  # accumulator columns, the widest wgmma
-HALF_N = gl.constexpr(128)  # a gated tile has 128 columns of gate beside the same 128 of up
 SLICE = gl.constexpr(64)  # columns of the epilogue that are stored at once
 CHUNK = gl.constexpr(32)  # and that are computed at once
 BLOCK_K = gl.constexpr(64)  # 128 bytes of a 16-bit type: the widest swizzle
-
-
-TILE = (BLOCK_M.value, BLOCK_N.value, BLOCK_K.value)  # for the kernels' names
 
 
 @gluon.jit
@@ -76,6 +70,23 @@ def left_and_right(block, WIDTH: gl.constexpr):
 
 
 @gluon.jit
+def slices_of(left, right, dtype: gl.constexpr, GATED: gl.constexpr, BLOCK_N: gl.constexpr):
+    """The rounded halves of a tile's columns as four slices of 64, in the order in which they move up.
+
+    Of a narrow tile there are two. The others repeat them: they are moved, and never looked at.
+    """
+    left = left.to(dtype)
+    right = right.to(dtype)
+    if BLOCK_N == 256:
+        slice_0, slice_1 = left_and_right(left, SLICE)
+        slice_2, slice_3 = left_and_right(right, SLICE)
+        return slice_0, slice_1, slice_2, slice_3
+    else:
+        gl.static_assert(BLOCK_N == 128, "tiles are 256 or 128 columns wide")
+        return left, (left if GATED else right), right, right
+
+
+@gluon.jit
 def beside(left, right, WIDTH: gl.constexpr):
     """Two [64, WIDTH] blocks as one of [64, 2 * WIDTH], what `left_and_right` takes apart."""
     return gl.join(left, right).permute((0, 2, 1)).reshape((ROWS, 2 * WIDTH))
@@ -88,9 +99,9 @@ def multiply(
 ):  # fmt: skip
     """``count`` k-steps, each started while the one before it runs; returns the accumulator with the last in flight.
 
-    ``a_ring``: [2 * STAGES, 64, 64], a row block a warpgroup; ``b_ring``: [STAGES, 64, 256], or [STAGES, 256, 64] if
-    K_MAJOR. ``step`` counts k-steps over all tiles, ``done`` those of this tile: its first overwrites the accumulator.
-    Every stage but the last is given back, so that a warpgroup that is busy with an epilogue holds one only.
+    ``a_ring``: [2 * STAGES, 64, 64], a row block a warpgroup; ``b_ring``: [STAGES, 64, BLOCK_N], or [STAGES, BLOCK_N,
+    64] if K_MAJOR. ``step`` counts k-steps over all tiles, ``done`` those of this tile: its first overwrites the
+    accumulator. Every stage but the last is given back, so that a warpgroup busy with an epilogue holds one only.
     """
     for i in range(count):
         stage = (step + i) % STAGES

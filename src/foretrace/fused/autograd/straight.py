@@ -1,0 +1,132 @@
+"""The most frequent training calls without detours: every gradient is wanted and everything was kept for it.
+
+Results are bitwise those of `foretrace.fused.autograd.functions`, which handles all calls; what is left out is deciding
+about things that are decided here. Each operator and each Python call costs the host microseconds, and small layers are
+bound by them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from foretrace.fused.autograd.functions import gradient_rows, unsafe_view
+from foretrace.fused.autograd.kept import graph_is_released, is_held_once, refusing
+from foretrace.fused.planning import Call
+
+__all__ = ["StraightGatedMLPFunction", "StraightMLPFunction", "is_straight"]
+
+_halves: Final = torch.split_with_sizes
+
+
+def is_straight(call: Call, x: Tensor, weights: tuple[Tensor | None, ...], others: tuple[Tensor | None, ...]) -> bool:
+    """Whether the functions of this module may serve a call: all tensors want gradients and have no gaps.
+
+    ``others``: biases, which may be absent. They are not saved, so that a bias that does not lead to itself, being no
+    leaf, would be missing in the error for second derivatives.
+    """
+    return (
+        call.save == "preact"
+        and not call.plain
+        and call.packing == "separate"
+        and x.dim() > 1
+        and all(one is not None and one.requires_grad and one.is_contiguous() for one in (x, *weights))
+        and all(one is None or (one.requires_grad and one.is_leaf and one.is_contiguous()) for one in others)
+    )
+
+
+class StraightGatedMLPFunction(torch.autograd.Function):
+    """x, gate, up and down weight, without biases; and the call."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gate: Tensor, up: Tensor, down: Tensor, call: Call) -> Tensor:
+        """Return the output."""
+        bound = call.bound
+        rows = x if x.dim() == 2 else x.flatten(0, -2)
+        hidden, preact = bound.expand(rows, gate, up, None, None, call.activation, keep=True, precision=call.precision)
+        y: Tensor = bound.project(hidden, down, None)
+        ctx.save_for_backward(x, gate, up, down, preact, hidden)
+        ctx.call = call
+        return y if rows is x else unsafe_view(y, (*x.shape[:-1], y.shape[1]))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Return all gradients."""
+        if torch.is_grad_enabled():
+            sources = ctx.saved_tensors[:4]
+            with torch.no_grad():
+                results = _gated_gradients(ctx, grad)
+            return (*refusing(results, *sources, grad), None)
+        return (*_gated_gradients(ctx, grad), None)
+
+
+def _gated_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+    x, gate, up, down, preact, hidden = ctx.saved_tensors
+    released = graph_is_released(ctx)
+    call = ctx.call
+    grad = gradient_rows(grad)
+    ddown = torch.mm(grad.t(), hidden)
+    del hidden  # goes back before gradients of the same size are made
+    into = preact if released and is_held_once(preact) else None
+    dpreact = call.bound.backward(grad, down, preact, call.activation, want_hidden=False, want_bias=False, into=into)[0]
+    del preact, into
+    sizes = (gate.shape[0],) * 2
+    both = torch.mm(dpreact.t(), x if x.dim() == 2 else x.flatten(0, -2))
+    dgate, dup = _halves(both, sizes)
+    for_gate, for_up = _halves(dpreact, sizes, 1)
+    dx = torch.mm(for_gate, gate).addmm_(for_up, up)
+    return dx if x.dim() == 2 else dx.view(x.shape), dgate, dup, ddown
+
+
+class StraightMLPFunction(torch.autograd.Function):
+    """x, weight1, weight2, and the biases if there are any; and the call."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight1: Tensor, weight2: Tensor, bias1: Tensor | None, bias2: Tensor | None, call: Call
+    ) -> Tensor:
+        """Return the output."""
+        bound = call.bound
+        rows = x if x.dim() == 2 else x.flatten(0, -2)
+        hidden, preact = bound.expand(rows, weight1, bias1, call.activation, keep=True, precision=call.precision)
+        y: Tensor = bound.project(hidden, weight2, bias2)
+        ctx.save_for_backward(x, weight1, weight2, preact, hidden)
+        ctx.call = call
+        return y if rows is x else unsafe_view(y, (*x.shape[:-1], y.shape[1]))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Return all gradients."""
+        if torch.is_grad_enabled():
+            # Biases are leaves, and the graph has them at its ends; see `is_straight`.
+            biases = [end.variable for end, _ in ctx.next_functions[3:5] if end is not None]
+            sources = (*ctx.saved_tensors[:3], *biases, grad)
+            with torch.no_grad():
+                results = _mlp_gradients(ctx, grad)
+            return (*refusing(results, *sources), None)
+        return (*_mlp_gradients(ctx, grad), None)
+
+
+def _mlp_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight1, weight2, preact, hidden = ctx.saved_tensors
+    released = graph_is_released(ctx)
+    call, wanted = ctx.call, ctx.needs_input_grad
+    grad = gradient_rows(grad)
+    dweight2 = torch.mm(grad.t(), hidden)
+    del hidden  # goes back before gradients of the same size are made
+    into = preact if released and is_held_once(preact) else None
+    dpreact, _, sums = call.bound.backward(
+        grad, weight2, preact, call.activation, want_hidden=False, want_bias=wanted[3], into=into
+    )
+    del preact, into
+    dweight1 = torch.mm(dpreact.t(), x if x.dim() == 2 else x.flatten(0, -2))
+    dx = torch.mm(dpreact, weight1)
+    return (
+        dx if x.dim() == 2 else dx.view(x.shape),
+        dweight1,
+        dweight2,
+        None if sums is None else sums.to(weight1.dtype),
+        grad.sum(0) if wanted[4] else None,
+    )

@@ -1,0 +1,183 @@
+"""The short way of the most frequent training calls: bitwise the long way, with the same promises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from mlp_cases import gated_tensors, gradients, mlp_tensors, plain_plan, randn
+from torch import Tensor
+
+from foretrace.errors import InputError
+from foretrace.fused import functional, plain, seen, steps
+from foretrace.fused.functional import gated_mlp, mlp
+
+Layer = Callable[..., Tensor]
+PLAN = plain_plan()
+
+
+def gated(*tensors: Any, **words: Any) -> Tensor:
+    x, gate, up, down = tensors
+    return gated_mlp(x, gate, up, down, plan=PLAN, **words)
+
+
+def plain_mlp(*tensors: Any, **words: Any) -> Tensor:
+    return mlp(*tensors, plan=PLAN, **words)
+
+
+CASES: dict[str, tuple[Layer, Callable[..., list[Any]], tuple[bool, ...]]] = {
+    "gated": (gated, lambda **words: gated_tensors(bias=False, **words)[:4], (True,) * 4),
+    "mlp": (plain_mlp, mlp_tensors, (True,) * 5),
+    "mlp, first bias": (plain_mlp, mlp_tensors, (True, True, True, True, False)),
+    "mlp, second bias": (plain_mlp, mlp_tensors, (True, True, True, False, True)),
+    "mlp, no bias": (plain_mlp, mlp_tensors, (True, True, True, False, False)),
+}
+case = pytest.mark.parametrize("case", CASES)
+
+
+def made(name: str, rows: tuple[int, ...] = (3,)) -> tuple[Layer, list[Any]]:
+    layer, tensors, there = CASES[name]
+    return layer, [one if has else None for one, has in zip(tensors(rows=rows), there, strict=True)]
+
+
+def same(one: Tensor | None, other: Tensor | None) -> bool:
+    """Whether two gradients are bitwise equal, or both not wanted."""
+    return one is other is None or (one is not None and other is not None and one.equal(other))
+
+
+def is_straight(y: Tensor) -> bool:
+    return type(y.grad_fn).__name__.startswith("Straight")
+
+
+@case
+@pytest.mark.parametrize("rows", [(3,), (2, 3), (1,), (0,), (2, 0)])
+def test_it_is_bitwise_the_long_way(case: str, rows: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, tensors = made(case, rows)
+    y = layer(*tensors)
+    assert is_straight(y)
+    grad = randn(*y.shape, grad=False)
+    found = gradients(y, tensors, grad)
+    monkeypatch.setattr(functional, "is_straight", lambda *_: False)
+    monkeypatch.setattr(seen, "find", lambda *_: None)
+    monkeypatch.setattr(seen, "remember", lambda *_: None)
+    expected = layer(*tensors)
+    assert not is_straight(expected)
+    assert y.equal(expected)
+    assert y.shape == expected.shape
+    for one, right in zip(found, gradients(expected, tensors, grad), strict=True):
+        assert same(one, right)
+
+
+@case
+def test_gradcheck(case: str) -> None:
+    layer, tensors = made(case, (2, 3))
+    assert torch.autograd.gradcheck(layer, tensors)
+
+
+def test_other_calls_go_the_long_way() -> None:
+    x, gate, up, down = made("gated")[1]
+    assert is_straight(gated(x, gate, up, down))
+    for frozen in range(4):
+        tensors = [one.detach().requires_grad_(place != frozen) for place, one in enumerate((x, gate, up, down))]
+        assert not is_straight(gated(*tensors))
+    assert not is_straight(gated(x, gate, up, down, save="recompute"))
+    assert not is_straight(gated_mlp(*gated_tensors(), plan=PLAN))  # type: ignore[arg-type]
+    assert not is_straight(gated_mlp(*gated_tensors("gate_up", bias=False), packing="gate_up", plan=PLAN))  # type: ignore[arg-type]
+    assert not is_straight(gated(x, gate.t().contiguous().t(), up, down))
+    assert not is_straight(gated(x[0], gate, up, down))
+    assert not is_straight(gated_mlp(x, gate, up, down))  # PyTorch's own operators do it all
+
+
+def test_a_bias_that_is_no_leaf_goes_the_long_way_even_where_a_leaf_was_seen() -> None:
+    x, weight1, weight2, bias1, bias2 = mlp_tensors()
+    for _ in range(3):
+        assert is_straight(plain_mlp(x, weight1, weight2, bias1, bias2))
+    for biases in ((bias1 * 1, bias2), (bias1, bias2 * 1)):
+        assert not is_straight(plain_mlp(x, weight1, weight2, *biases))
+
+
+@case
+def test_a_second_derivative_is_an_error_whatever_leads_there(case: str) -> None:
+    layer, tensors = made(case)
+    y = layer(*tensors)
+    grad = torch.ones_like(y).requires_grad_()
+    found = gradients(y, tensors, grad, create_graph=True)
+    for one, right in zip(found, gradients(layer(*tensors), tensors), strict=True):
+        assert same(one, right)
+    penalty = sum(one.pow(2).sum() for one in found if one is not None)
+    for source in (*tensors, grad):
+        if source is not None:
+            with pytest.raises(InputError, match="has no second derivative"):
+                torch.autograd.grad(penalty, source, retain_graph=True, allow_unused=True)  # type: ignore[arg-type]
+
+
+Overwritten = list[bool]
+
+
+@pytest.fixture
+def overwritten(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Of each backward step, whether it wrote over the pre-activations."""
+    calls: Overwritten = []
+
+    def spy(real: Callable[..., Any]) -> Callable[..., Any]:
+        def step(grad: Tensor, down: Tensor, preact: Tensor, activation: str, **words: Any) -> Any:
+            calls.append(words["into"] is preact)
+            return real(grad, down, preact, activation, **words)
+
+        return step
+
+    steps.find.cache_clear()
+    for name in ("gate_up_backward", "linear_act_backward"):
+        monkeypatch.setattr(plain, name, spy(getattr(plain, name)))
+    monkeypatch.setitem(globals(), "PLAN", plain_plan())
+    yield calls
+    steps.find.cache_clear()
+
+
+@case
+def test_preactivations_are_written_over_unless_the_graph_is_kept(case: str, overwritten: Overwritten) -> None:
+    layer, tensors = made(case)
+    y = layer(*tensors)
+    first = gradients(y, tensors, retain_graph=True)
+    for one, right in zip(gradients(y, tensors), first, strict=True):
+        assert same(one, right)
+    assert overwritten == [False, True]
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        gradients(y, tensors)
+
+
+@case
+@pytest.mark.parametrize("hold", [lambda one: one, lambda one: one[:1], lambda one: one.detach()])
+def test_preactivations_that_someone_holds_are_not(
+    case: str, hold: Callable[[Tensor], Tensor], overwritten: Overwritten
+) -> None:
+    layer, tensors = made(case)
+    y = layer(*tensors)
+    held = hold(y.grad_fn.saved_tensors[-2])  # type: ignore[union-attr]
+    before = held.clone()
+    gradients(y, tensors)
+    assert overwritten == [False]
+    assert held.equal(before)
+
+
+@case
+def test_an_output_changed_in_place_and_a_gradient_at_any_address(case: str) -> None:
+    layer, tensors = made(case, (4, 2))
+    y = layer(*tensors)
+    right = layer(*tensors)
+    grad = randn(y.numel() + 1, grad=False)[1:].view(y.shape)
+    y += 1
+    for one, two in zip(gradients(y, tensors, grad), gradients(right, tensors, grad.clone()), strict=True):
+        assert same(one, two)
+
+
+@case
+def test_weights_changed_before_backward_are_an_error(case: str) -> None:
+    layer, tensors = made(case)
+    y = layer(*tensors)
+    with torch.no_grad():
+        tensors[2].add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        gradients(y, tensors)
