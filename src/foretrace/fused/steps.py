@@ -99,8 +99,23 @@ class Bound:
         self.expand = _with_options(expand, plan.expand)
         self.project = _with_options(project or "project", plan.project if project else Implementation("plain"))
         self.backward = _with_options(backward, plan.backward)
+        if plan.backward.name == "hopper":
+            self.expand = self._preparing(self.expand, backward, dict(plan.backward.options))
         used = [plan.expand, plan.backward, *([plan.project] if project else [])]
         self.plain = all(one.name == "plain" for one in used)
+
+    def _preparing(self, expand: Callable[..., Any], backward: str, options: dict[str, int]) -> Callable[..., Any]:
+        """The same step, which starts to compile what backward needs when it is first called for training."""
+
+        def first(x: Any, weight: Any, *others: Any, keep: bool, **words: Any) -> Any:
+            if keep:
+                self.expand = expand
+                prepare = import_module(f"{_ROOM}.kernels.hopper.products").prepare_backward
+                # The last positional argument of every expanding step is the activation.
+                prepare(backward == "gate_up_backward", x, weight.shape[0], others[-1], **options)
+            return expand(x, weight, *others, keep=keep, **words)
+
+        return first
 
 
 def _with_options(step: str, implementation: Implementation) -> Callable[..., Any]:

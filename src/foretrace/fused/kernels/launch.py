@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any
 
@@ -114,7 +115,7 @@ class Launcher:
     and layout; and the device. Safe in CUDA graphs once the specialisation is compiled: nothing is allocated.
     """
 
-    __slots__ = ("_constants", "_direct", "_kernel", "_options", "_starts")
+    __slots__ = ("_compiling", "_constants", "_direct", "_kernel", "_options", "_starts")
 
     def __init__(self, kernel: Any, constants: dict[str, Any], options: dict[str, Any]) -> None:
         names = list(kernel.arg_names)
@@ -125,6 +126,7 @@ class Launcher:
         self._options = options
         self._direct = isinstance(kernel, JITFunction) and VERSION in RUN_VERSIONS
         self._starts: dict[tuple[Any, ...], _Start] = {}
+        self._compiling: dict[tuple[Any, ...], Future[None]] = {}
 
     def __call__(self, grid: tuple[int, ...], *arguments: Any) -> None:
         """Launch; see the class."""
@@ -158,17 +160,42 @@ class Launcher:
         start = self._starts.get(key)
         return None if start is None else start.repetition(grid, device, values)
 
+    def prepare(self, grid: tuple[int, ...], *arguments: Any) -> None:
+        """Compile in the background what a launch with arguments of this kind needs; that launch then waits for it.
+
+        Compiling takes seconds, most of them outside Python, so that two kernels take little longer than one. What goes
+        wrong here is left for the launch to meet.
+        """
+        if not self._direct:
+            return
+        device, _, key = _understood(arguments)
+        if key not in self._starts and key not in self._compiling:
+            self._compiling[key] = _background().submit(self._warm, device, grid, arguments)
+
+    def _warm(self, device: int, grid: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
+        plain = [argument.triton if type(argument) is Descriptor else argument for argument in arguments]
+        with torch.cuda.device(device):
+            self._kernel.warmup(*plain, grid=grid, **self._constants, **self._options)
+
     def _start_through_triton(self, grid: tuple[int, ...], arguments: tuple[Any, ...]) -> Any:
         plain = [argument.triton if type(argument) is Descriptor else argument for argument in arguments]
         return self._kernel[grid](*plain, **self._constants, **self._options)
 
     def _compile(self, key: tuple[Any, ...], grid: tuple[int, ...], arguments: tuple[Any, ...]) -> None:
+        prepared = self._compiling.pop(key, None)
+        if prepared is not None:
+            prepared.exception()  # waits
         compiled = self._start_through_triton(grid, arguments)
         start = None if compiled is None else _direct_start(compiled, arguments, tuple(self._constants.values()))
         if start is None:
             self._direct = False
         else:
             self._starts[key] = start
+
+
+@lru_cache(maxsize=1)
+def _background() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, "foretrace-compile")
 
 
 def remember(launches: dict[Any, Repetition], key: Any, repetition: Repetition | None) -> None:

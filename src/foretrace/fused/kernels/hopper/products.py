@@ -14,6 +14,7 @@ from foretrace.fused.kernels.hopper.backward import foretrace_hopper_backward
 from foretrace.fused.kernels.hopper.forward import foretrace_hopper_forward
 from foretrace.fused.kernels.launch import (
     Descriptor,
+    Launcher,
     Repetition,
     column_descriptor,
     descriptor,
@@ -23,7 +24,7 @@ from foretrace.fused.kernels.launch import (
     tma_legal,
 )
 
-__all__ = ["VERSIONS", "gate_up", "gate_up_backward", "linear_act", "linear_act_backward"]
+__all__ = ["VERSIONS", "gate_up", "gate_up_backward", "linear_act", "linear_act_backward", "prepare_backward"]
 
 # Gluon is experimental and renames between minor versions; these were run.
 VERSIONS = frozenset({(3, 6)})
@@ -183,6 +184,49 @@ def _backward(
     return grad, hidden, bias
 
 
+def _backward_launcher(
+    like: torch.Tensor,
+    gated: bool,
+    with_hidden: bool,
+    activation: str,
+    group: int,
+    stages: int,
+    slots: int,
+    block_n: int,
+) -> Launcher:
+    """``like``: any operand, for its type and device."""
+    return launcher(
+        foretrace_hopper_backward, num_warps=4, maxnreg=_REGISTERS, PROGRAMS=processors(like.get_device()),
+        GROUP=group, STAGES=stages, SLOTS=slots, GATED=gated, HIDDEN=with_hidden, ACTIVATION=activation,
+        PRECISION=kernel_precision("exact", like.dtype), BLOCK_N=block_n,
+    )  # fmt: skip
+
+
+def prepare_backward(
+    gated: bool,
+    x: torch.Tensor,
+    columns: int,
+    activation: str,
+    *,
+    group: int = 8,
+    stages: int = 3,
+    slots: int = 2,
+    block_n: int = 256,
+) -> None:
+    """Compile, beside the forward kernel of ``x`` [M, K] to ``columns`` hidden units, what its backward will need.
+
+    The compiler looks at types, boxes and divisibility only, so that x stands for every operand. It is a guess, for a
+    layer with as many outputs as inputs; where it is wrong backward compiles for itself.
+    """
+    if not tma_legal(x):
+        return
+    rows, inner = x.shape
+    operand = descriptor(x, _ROWS, _LAYOUT)
+    _backward_launcher(x, gated, False, activation, group, stages, slots, block_n).prepare(
+        (1,), operand, descriptor(x, (64, block_n), _LAYOUT), *[operand] * 5, rows, columns, inner
+    )
+
+
 def _start_backward(
     grad_out: torch.Tensor,
     down: torch.Tensor,
@@ -207,14 +251,10 @@ def _start_backward(
         kept = (_slices(preact, 0, 2), _slices(preact, 1, 2), _slices(grad, 0, 2), _slices(grad, 1, 2))
     else:
         kept = (_slices(preact), _slices(preact), _slices(grad), _slices(grad))
-    programs = processors(grad_out.get_device())
-    run = launcher(
-        foretrace_hopper_backward, num_warps=4, maxnreg=_REGISTERS, PROGRAMS=programs, GROUP=group, STAGES=stages,
-        SLOTS=slots, GATED=gated, HIDDEN=hidden is not None, ACTIVATION=activation,
-        PRECISION=kernel_precision("exact", grad_out.dtype), BLOCK_N=block_n,
-    )  # fmt: skip
+    run = _backward_launcher(grad_out, gated, hidden is not None, activation, group, stages, slots, block_n)
     launch = (
-        (programs,), descriptor(grad_out, _ROWS, _LAYOUT), descriptor(down, (64, block_n), _LAYOUT), *kept,
+        (processors(grad_out.get_device()),), descriptor(grad_out, _ROWS, _LAYOUT),
+        descriptor(down, (64, block_n), _LAYOUT), *kept,
         kept[0] if hidden is None else _slices(hidden), rows, columns, inner,
     )  # fmt: skip
     run(*launch)
