@@ -93,13 +93,49 @@ def test_an_example_says_how_to_run_it_and_what_to_guess(name: str) -> None:
     assert "Guess first, then look." in text
 
 
+def readme_snippet(word: str) -> str:
+    """The README's one Python snippet that has this word in it."""
+    snippets = re.findall(r"```python\n(.*?)```", (EXAMPLES.parent / "README.md").read_text(), re.DOTALL)
+    (snippet,) = [one for one in snippets if word in one]
+    return snippet
+
+
+def run_snippet(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
 def test_the_readme_s_snippet_runs_twice_and_keeps_both_traces(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="recording needs the torch extra")
-    (snippet,) = re.findall(r"```python\n(.*?)```", (EXAMPLES.parent / "README.md").read_text(), re.DOTALL)
+    snippet = readme_snippet("foretrace.profile")
     program = f"import torch\nloader = [torch.ones(4, 4)] * 6\ndef train_step(batch): batch @ batch\n{snippet}"
     for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
-        )
+        done = run_snippet(tmp_path, program)
         assert (done.returncode, done.stderr) == (0, "")
     assert {path.name for path in tmp_path.glob("traces/*.gz")} == {f"train{SUFFIX}", f"train.2{SUFFIX}"}
+
+
+def test_the_readme_s_fused_snippet_runs(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs the torch extra")
+    before = """
+import torch
+from types import SimpleNamespace
+
+class Mlp(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate_proj, self.up_proj = (torch.nn.Linear(8, 16, bias=False) for _ in range(2))
+        self.down_proj, self.act_fn = torch.nn.Linear(16, 8, bias=False), torch.nn.SiLU()
+
+    def forward(self, x):
+        return self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x))
+
+model, x = SimpleNamespace(mlp=Mlp()), torch.randn(4, 8)
+expected = model.mlp(x)
+gate_weight, up_weight, down_weight = (layer.weight for layer in model.mlp.children() if hasattr(layer, "weight"))
+"""
+    after = "\ntorch.testing.assert_close(model.mlp(x), expected)\nassert y.shape == x.shape"
+    done = run_snippet(tmp_path, before + readme_snippet("foretrace import fused") + after)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "gated_mlp" in done.stdout
