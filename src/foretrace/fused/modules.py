@@ -8,7 +8,7 @@ tensor subclass is called as it is, one after the other: slower, and never bypas
 from __future__ import annotations
 
 import math
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,9 @@ from foretrace.fused.weights import check_packing
 __all__ = ["MLP", "GatedMLP", "LinearAct"]
 
 Layer = TypeVar("Layer", bound=nn.Module)
+
+
+_LINEAR_FORWARD: Final = nn.Linear.forward
 
 
 class LinearAct(nn.Module):
@@ -298,6 +301,8 @@ def _bare(layer: Any) -> dict[str, Any] | None:
         or layer._backward_pre_hooks
         # Libraries that offload or wrap layers put their own ``forward`` on the instance.
         or "forward" in layer.__dict__
+        # Others put it on the class.
+        or nn.Linear.forward is not _LINEAR_FORWARD
     ):
         return None
     own: dict[str, Any] = layer._parameters

@@ -22,6 +22,8 @@ from foretrace.fused.planning import Call
 
 __all__ = ["find", "remember"]
 
+# Anything else is checked in full each time.
+_OWN: Final = (Tensor, torch.nn.Parameter)
 # Keys to remember, and calls to one key: they differ in strides, devices, dtypes or modes.
 _MOST: Final = 4096
 _EACH: Final = 8
@@ -51,6 +53,10 @@ def find(words: tuple[Any, ...], given: Sequence[Tensor], plan: Plan | None) -> 
     known = _seen.get(words)
     if known is None or forward_ad._current_level >= 0:
         return None
+    for tensor in given:
+        # The comparison asks for strides, which nested tensors have not: the process would abort.
+        if type(tensor) not in _OWN or tensor.is_nested:
+            return None
     for same, asked, aligned, call in known:
         if asked is plan and same(*given):
             bits = 0

@@ -11,8 +11,9 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from foretrace.errors import InputError
 from foretrace.fused.autograd import passes
-from foretrace.fused.autograd.kept import Kept, forbid_second_derivative, graph_is_released
+from foretrace.fused.autograd.kept import Kept, forbid_second_derivative, graph_is_released, memory_of
 from foretrace.fused.planning import Call
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
 
 # An output that autograd knows to be a view could not be changed in place by its user (x = mlp(x); x += residual).
 unsafe_view: Final = torch.ops.aten._unsafe_view.default
+_functorch: Final[Any] = torch._C._functorch
 
 
 def rows_of(x: Tensor) -> Tensor:
@@ -52,8 +54,13 @@ def gradient_rows(grad: Tensor) -> Tensor:
     """Return the incoming gradient [..., N] as contiguous [M, N] at an address that kernels can read.
 
     It may be expanded from one number, transposed, or begin anywhere inside another tensor: what forward knew of
-    alignment says nothing of it.
+    alignment says nothing of it. Raises :class:`InputError` for a batch of gradients, which no kernel takes.
     """
+    if _functorch.is_functorch_wrapped_tensor(grad) or _functorch.is_legacy_batchedtensor(grad):
+        raise InputError(
+            "foretrace.fused takes one gradient at a time: for is_grads_batched or vectorize=True compute this layer "
+            "with torch.nn.functional.linear and an activation, or differentiate with torch.func"
+        )
     if not grad.is_contiguous():
         grad = grad.contiguous()
     if grad.data_ptr() & 15:
@@ -108,6 +115,7 @@ class GatedMLPFunction(torch.autograd.Function):
             token,
         )
         ctx.call, ctx.shape = call, x.shape
+        ctx.made = None if preact is None else memory_of(preact)
         ctx.unread = _unread(again or wanted[0], gate_weight, up_weight), _unread(through_inner, down_weight, None)
         return shaped(y, x), token
 
@@ -117,7 +125,7 @@ class GatedMLPFunction(torch.autograd.Function):
         """Return the gradients that are wanted."""
         x, gate_weight, up_weight, down_weight, gate_bias, up_bias, preact, hidden, _ = ctx.saved_tensors
         released = graph_is_released(ctx)
-        kept = Kept(x, preact, hidden)
+        kept = Kept(x, preact, hidden, ctx.made)
         del preact, hidden
         (unread_gate, unread_up), (unread_down, _) = ctx.unread
         dx, *others = passes.gated_mlp_backward(
@@ -181,6 +189,7 @@ class MLPFunction(torch.autograd.Function):
             token,
         )
         ctx.call, ctx.shape = call, x.shape
+        ctx.made = None if preact is None else memory_of(preact)
         ctx.unread = _unread(again or wanted[0], weight1, None)[0], _unread(through_inner, weight2, None)[0]
         return shaped(y, x), token
 
@@ -190,7 +199,7 @@ class MLPFunction(torch.autograd.Function):
         """Return the gradients that are wanted."""
         x, weight1, weight2, bias1, preact, hidden, _ = ctx.saved_tensors
         released = graph_is_released(ctx)
-        kept = Kept(x, preact, hidden)
+        kept = Kept(x, preact, hidden, ctx.made)
         del preact, hidden
         dx, *others = passes.mlp_backward(
             gradient_rows(grad),
@@ -231,6 +240,7 @@ class LinearActFunction(torch.autograd.Function):
             token,
         )
         ctx.call, ctx.shape = call, x.shape
+        ctx.made = None if preact is None else memory_of(preact)
         ctx.unread = _unread(again or wanted[0], weight, None)[0]
         return shaped(y, x), token
 
@@ -240,7 +250,7 @@ class LinearActFunction(torch.autograd.Function):
         """Return the gradients that are wanted."""
         x, weight, bias, preact, _ = ctx.saved_tensors
         released = graph_is_released(ctx)
-        kept = Kept(x, preact, None)
+        kept = Kept(x, preact, None, ctx.made)
         del preact
         dx, *others = passes.linear_act_backward(
             gradient_rows(grad),

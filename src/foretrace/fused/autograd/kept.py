@@ -16,18 +16,28 @@ from torch import Tensor
 
 from foretrace.errors import InputError
 
-__all__ = ["Kept", "forbid_second_derivative", "graph_is_released", "is_held_once", "refusing"]
+__all__ = ["Kept", "forbid_second_derivative", "graph_is_released", "is_held_once", "memory_of", "refusing"]
 
 
 class Kept:
-    """The tensors a forward kept; `take` hands one over and forgets it, so that the taker alone holds it."""
+    """The tensors a forward kept; `take` hands one over and forgets it, so that the taker alone holds it.
 
-    __slots__ = ("hidden", "preact", "x")
+    ``made``: `memory_of` the pre-activations as forward made them; without it they are nobody's to overwrite.
+    """
 
-    def __init__(self, x: Tensor | None, preact: Tensor | None, hidden: Tensor | None) -> None:
+    __slots__ = ("hidden", "made", "preact", "x")
+
+    def __init__(
+        self,
+        x: Tensor | None,
+        preact: Tensor | None,
+        hidden: Tensor | None,
+        made: tuple[int, int] | None = None,
+    ) -> None:
         self.x = x
         self.preact = preact
         self.hidden = hidden
+        self.made = made
 
     def take_hidden(self) -> Tensor | None:
         """Return hidden and forget it."""
@@ -40,8 +50,16 @@ class Kept:
         return preact
 
     def owns_preact(self) -> bool:
-        """Whether this object holds the only reference to the pre-activations and to their memory."""
-        return self.preact is not None and _references(self) == _alone()
+        """Whether this object holds the only reference to the pre-activations and to the memory forward made for them.
+
+        A hook may have saved something else and given back a tensor over memory of its own, which no count can tell.
+        """
+        return self.preact is not None and self.made == memory_of(self.preact) and _references(self) == _alone()
+
+
+def memory_of(tensor: Tensor) -> tuple[int, int]:
+    """Address and storage of a tensor: what stays the same while nobody puts another in its place."""
+    return tensor.data_ptr(), tensor.untyped_storage()._cdata
 
 
 def _references(kept: Kept) -> tuple[int, int, int]:
@@ -66,13 +84,18 @@ def _alone() -> tuple[int, int, int] | None:
         return None
 
 
-def is_held_once(tensor: Tensor) -> bool:
-    """Whether the caller's variable is all that holds a tensor and its memory."""
+def is_held_once(tensor: Tensor, made: tuple[int, int]) -> bool:
+    """Whether the caller's variable is all that holds a tensor and its memory; ``made``: as for `Kept`."""
     alone = _held_once()
-    return alone is not None and alone == (
-        sys.getrefcount(tensor),
-        tensor._use_count(),  # type: ignore[attr-defined]
-        torch._C._storage_Use_Count(tensor.untyped_storage()._cdata),
+    return (
+        alone is not None
+        and made == memory_of(tensor)
+        and alone
+        == (
+            sys.getrefcount(tensor),
+            tensor._use_count(),  # type: ignore[attr-defined]
+            torch._C._storage_Use_Count(tensor.untyped_storage()._cdata),
+        )
     )
 
 
@@ -135,12 +158,14 @@ def forbid_second_derivative(
     def guarded(ctx: Any, grad: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return (None,) * len(ctx.needs_input_grad)
-        if not torch.is_grad_enabled():
-            return backward(ctx, grad)
-        token = ctx.saved_tensors[-1]
-        with torch.no_grad():
-            results = backward(ctx, grad)
-        return refusing(results, token, grad)
+        # As forward ran: autocast cast what there was to cast, and would now cast some products and not others.
+        with torch._C._DisableAutocast():
+            if not torch.is_grad_enabled():
+                return backward(ctx, grad)
+            token = ctx.saved_tensors[-1]
+            with torch.no_grad():
+                results = backward(ctx, grad)
+            return refusing(results, token, grad)
 
     return guarded
 

@@ -7,18 +7,23 @@ bound by them.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import torch
 from torch import Tensor
 
 from foretrace.fused.autograd.functions import gradient_rows, unsafe_view
-from foretrace.fused.autograd.kept import graph_is_released, is_held_once, refusing
+from foretrace.fused.autograd.kept import graph_is_released, is_held_once, memory_of, refusing
 from foretrace.fused.planning import Call
 
 __all__ = ["StraightGatedMLPFunction", "StraightMLPFunction", "is_straight"]
 
+Result = TypeVar("Result")
+
 _halves: Final = torch.split_with_sizes
+# Autograd knows these as no views: a gradient may be changed in place.
+_separate_halves: Final = torch.unsafe_split_with_sizes
 
 
 def is_straight(call: Call, x: Tensor, weights: tuple[Tensor | None, ...], others: tuple[Tensor | None, ...]) -> bool:
@@ -37,6 +42,16 @@ def is_straight(call: Call, x: Tensor, weights: tuple[Tensor | None, ...], other
     )
 
 
+def _as_forward_ran(gradients: Callable[[Any, Tensor], Result]) -> Callable[[Any, Tensor], Result]:
+    """Without autocast: it cast what there was to cast in forward, and would now cast some products and not others."""
+
+    def run(ctx: Any, grad: Tensor) -> Result:
+        with torch._C._DisableAutocast():
+            return gradients(ctx, grad)
+
+    return run
+
+
 class StraightGatedMLPFunction(torch.autograd.Function):
     """x, gate, up and down weight, without biases; and the call."""
 
@@ -48,7 +63,7 @@ class StraightGatedMLPFunction(torch.autograd.Function):
         hidden, preact = bound.expand(rows, gate, up, None, None, call.activation, keep=True, precision=call.precision)
         y: Tensor = bound.project(hidden, down, None)
         ctx.save_for_backward(x, gate, up, down, preact, hidden)
-        ctx.call = call
+        ctx.call, ctx.made = call, memory_of(preact)
         return y if rows is x else unsafe_view(y, (*x.shape[:-1], y.shape[1]))
 
     @staticmethod
@@ -62,6 +77,7 @@ class StraightGatedMLPFunction(torch.autograd.Function):
         return (*_gated_gradients(ctx, grad), None)
 
 
+@_as_forward_ran
 def _gated_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
     x, gate, up, down, preact, hidden = ctx.saved_tensors
     released = graph_is_released(ctx)
@@ -69,12 +85,12 @@ def _gated_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
     grad = gradient_rows(grad)
     ddown = torch.mm(grad.t(), hidden)
     del hidden  # goes back before gradients of the same size are made
-    into = preact if released and is_held_once(preact) else None
+    into = preact if released and is_held_once(preact, ctx.made) else None
     dpreact = call.bound.backward(grad, down, preact, call.activation, want_hidden=False, want_bias=False, into=into)[0]
     del preact, into
     sizes = (gate.shape[0],) * 2
     both = torch.mm(dpreact.t(), x if x.dim() == 2 else x.flatten(0, -2))
-    dgate, dup = _halves(both, sizes)
+    dgate, dup = _separate_halves(both, sizes)
     for_gate, for_up = _halves(dpreact, sizes, 1)
     dx = torch.mm(for_gate, gate).addmm_(for_up, up)
     return dx if x.dim() == 2 else dx.view(x.shape), dgate, dup, ddown
@@ -93,7 +109,7 @@ class StraightMLPFunction(torch.autograd.Function):
         hidden, preact = bound.expand(rows, weight1, bias1, call.activation, keep=True, precision=call.precision)
         y: Tensor = bound.project(hidden, weight2, bias2)
         ctx.save_for_backward(x, weight1, weight2, preact, hidden)
-        ctx.call = call
+        ctx.call, ctx.made = call, memory_of(preact)
         return y if rows is x else unsafe_view(y, (*x.shape[:-1], y.shape[1]))
 
     @staticmethod
@@ -109,6 +125,7 @@ class StraightMLPFunction(torch.autograd.Function):
         return (*_mlp_gradients(ctx, grad), None)
 
 
+@_as_forward_ran
 def _mlp_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     x, weight1, weight2, preact, hidden = ctx.saved_tensors
     released = graph_is_released(ctx)
@@ -116,7 +133,7 @@ def _mlp_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     grad = gradient_rows(grad)
     dweight2 = torch.mm(grad.t(), hidden)
     del hidden  # goes back before gradients of the same size are made
-    into = preact if released and is_held_once(preact) else None
+    into = preact if released and is_held_once(preact, ctx.made) else None
     dpreact, _, sums = call.bound.backward(
         grad, weight2, preact, call.activation, want_hidden=False, want_bias=wanted[3], into=into
     )

@@ -30,6 +30,8 @@ SCHEMA: Final = 1
 
 # Results that could not be written.
 _unwritten: dict[Path, Tuned] = {}
+# The same where not even a folder can be named: a user without a home.
+_homeless: dict[str, Tuned] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +78,16 @@ def key_of(problem: Problem, gpu: str) -> dict[str, Any]:
 
 def path_of(problem: Problem, gpu: str) -> Path:
     """Return the file of a problem on a GPU of that name."""
-    text = json.dumps(key_of(problem, gpu), sort_keys=True)
+    text = _key_text(problem, gpu)
     return directory() / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
 
 def load(problem: Problem, gpu: str) -> Tuned | None:
     """Return what was found for a problem; ``None`` when nothing was, or the file cannot be read or understood."""
-    path = path_of(problem, gpu)
+    try:
+        path = path_of(problem, gpu)
+    except RuntimeError:  # nobody has a home here
+        return _homeless.get(_key_text(problem, gpu))
     if path in _unwritten:
         return _unwritten[path]
     try:
@@ -93,7 +98,7 @@ def load(problem: Problem, gpu: str) -> Tuned | None:
         refused = tuple((str(name), str(reason)) for name, reason in document["refused"].items())
         parse_choice(document["best"])
         return Tuned(document["best"], costs, refused)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, InputError):
         return None
 
 
@@ -109,7 +114,10 @@ def store(problem: Problem, gpu: str, tuned: Tuned, *, again: bool = False) -> T
         "refused": dict(tuned.refused),
     }
     text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-    path = path_of(problem, gpu)
+    try:
+        path = path_of(problem, gpu)
+    except RuntimeError:
+        return _homeless.setdefault(_key_text(problem, gpu), tuned)
     try:
         # a file that cannot be read is replaced
         if again or not (keep_first(path, text) or load(problem, gpu)):
@@ -117,6 +125,10 @@ def store(problem: Problem, gpu: str, tuned: Tuned, *, again: bool = False) -> T
     except OSError:
         _unwritten[path] = tuned
     return load(problem, gpu) or tuned
+
+
+def _key_text(problem: Problem, gpu: str) -> str:
+    return json.dumps(key_of(problem, gpu), sort_keys=True)
 
 
 @functools.cache

@@ -26,6 +26,8 @@ SLAB = 1 << 17
 
 _lock = threading.Lock()
 _slabs: dict[int, torch.Tensor] = {}
+# Slabs that are used up: captured graphs count in slices of them for as long as they live, which nobody is told.
+_full: list[torch.Tensor] = []
 _taken: dict[int, int] = {}
 _mine: dict[tuple[int, int, int], torch.Tensor] = {}
 
@@ -49,6 +51,8 @@ def zeroed_counters(like: torch.Tensor, count: int) -> torch.Tensor:
         with _lock:
             found = _slice(device, count)
             if found is None:
+                if device in _slabs:
+                    _full.append(_slabs[device])
                 _slabs[device] = _new_slab(device, max(SLAB, count))
                 _taken[device] = 0
                 found = _slice(device, count)
