@@ -150,3 +150,9 @@ def test_without_a_home_results_hold_for_the_process() -> None:
     tuned = cache.Tuned("expand=plain project=plain backward=plain save=preact", (), ())
     assert cache.store(problem, "a GPU", tuned) == tuned
     assert cache.load(problem, "a GPU") == tuned
+
+
+def test_an_option_that_does_not_exist_is_named() -> None:
+    plan = Plan(Implementation("plain", (("block_n", 3),)), PLAIN, PLAIN, "preact", "override", "a test")
+    with pytest.raises(InputError, match="'plain' has no option 'block_n'"):
+        functional.gated_mlp(*leaves(), plan=plan)

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
+from inspect import signature
 from typing import Any, Final, get_args
 
 from foretrace.errors import InputError
@@ -120,7 +121,13 @@ class Bound:
 
 def _with_options(step: str, implementation: Implementation) -> Callable[..., Any]:
     function = find(step, implementation.name)
-    return partial(function, **dict(implementation.options)) if implementation.options else function
+    if not implementation.options:
+        return function
+    options = dict(implementation.options)
+    unknown = sorted(options.keys() - signature(function).parameters.keys())
+    if unknown:
+        raise InputError(f"{implementation.name!r} has no option {unknown[0]!r} for its step {step!r}; leave it out")
+    return partial(function, **options)
 
 
 _bound: dict[tuple[Operation, int], Bound] = {}
