@@ -59,6 +59,8 @@ def test_special_values_are_eagers(name: str) -> None:
         ("gelu_python", "gelu"),
         ("swish", "silu"),
         ("relu_squared", "relu2"),
+        ("SiLU", "silu"),
+        ("GELU", "gelu"),
         (nn.GELU(), "gelu"),
         (nn.GELU(approximate="tanh"), "gelu_tanh"),
         (nn.SiLU(), "silu"),
@@ -80,6 +82,11 @@ def test_names_modules_and_functions_are_understood(given: object, name: str) ->
 def test_what_is_not_known_is_not_guessed(given: object) -> None:
     with pytest.raises(InputError, match="is not one of gelu, gelu_tanh, silu, relu, relu2, sigmoid"):
         canonical(given)  # type: ignore[arg-type]
+
+
+def test_a_tensor_in_the_place_of_the_name_is_told() -> None:
+    with pytest.raises(InputError, match=r"a tensor \[2, 3\] was given .*: gated_act takes gate, up and activation"):
+        canonical(torch.ones(2, 3))  # type: ignore[arg-type]
 
 
 def test_a_subclass_may_compute_something_else() -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from foretrace import fused
 from foretrace.errors import InputError
 from foretrace.fused import MLP, GatedMLP, LinearAct
 from foretrace.fused.convert import from_module, replace
@@ -109,6 +110,37 @@ def test_tanh_and_exact_gelu_are_never_exchanged(x: Tensor) -> None:
     tanh = from_module(LlamaMLP(nn.GELU(approximate="tanh")).double())
     tanh.load_state_dict(exact.state_dict())
     assert (exact(wide) - tanh(wide)).abs().max() > 1e-6
+
+
+def test_gate_up_and_down_with_the_activation_as_a_text(x: Tensor) -> None:
+    class Small(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate, self.up, self.down = nn.Linear(8, 12), nn.Linear(8, 12), nn.Linear(12, 8)
+            self.activation = "SiLU"
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.down(functional.silu(self.gate(x)) * self.up(x))
+
+    original = Small()
+    made = fused.from_module(original)
+    assert made.activation == "silu"
+    torch.testing.assert_close(made(x), original(x))
+    assert fused.replace(nn.ModuleDict({"mlp": original})) == []  # the keys of its state_dict would be others
+
+
+def test_wrapped_modules_name_their_wrapper() -> None:
+    compiled = torch.compile(LlamaMLP(nn.SiLU()), backend="eager")
+    with pytest.raises(InputError, match=r"LlamaMLP is wrapped in OptimizedModule by torch.compile: .*_orig_mod"):
+        from_module(compiled)
+    with pytest.raises(InputError, match=r"LlamaMLP is wrapped in DataParallel: .*\.module"):
+        from_module(nn.DataParallel(LlamaMLP(nn.SiLU())))
+    assert replace(nn.ModuleDict({"mlp": compiled})) == []
+
+
+def test_a_linear_alone_lacks_its_activation() -> None:
+    with pytest.raises(InputError, match=r"has no activation: give both, as nn.Sequential"):
+        LinearAct.from_module(nn.Linear(8, 8))
 
 
 def test_an_activation_that_is_not_named_must_be_given(x: Tensor) -> None:

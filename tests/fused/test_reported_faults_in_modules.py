@@ -47,7 +47,7 @@ def test_08_nothing_asks_for_a_device_while_a_graph_is_made(monkeypatch: pytest.
     with monkeypatch.context() as patch:
         for place, name in (
             (planning, "architecture_of"),
-            (planning, "plan_for_key"),
+            (planning, "plan_asked"),
             (torch.cuda, "get_device_properties"),
         ):
             patch.setattr(place, name, refuse)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from foretrace.fused.activations import ACTIVATIONS
+    from foretrace.fused.convert import from_module, replace
     from foretrace.fused.dispatch.autotune import autotune
     from foretrace.fused.dispatch.explain import explain
     from foretrace.fused.dispatch.overrides import override
@@ -31,11 +32,13 @@ __all__ = [
     "LinearAct",
     "autotune",
     "explain",
+    "from_module",
     "gated_act",
     "gated_mlp",
     "linear_act",
     "mlp",
     "override",
+    "replace",
 ]
 
 _HOME = {
@@ -45,11 +48,13 @@ _HOME = {
     "MLP": "modules",
     "autotune": "dispatch.autotune",
     "explain": "dispatch.explain",
+    "from_module": "convert",
     "gated_act": "functional",
     "gated_mlp": "functional",
     "linear_act": "functional",
     "mlp": "functional",
     "override": "dispatch.overrides",
+    "replace": "convert",
 }
 
 

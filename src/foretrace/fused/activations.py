@@ -62,15 +62,23 @@ _GELU: Final = {"none": "gelu", "tanh": "gelu_tanh"}
 
 
 def canonical(activation: str | Callable[..., Any]) -> str:
-    """Return the canonical name for a name, an alias, a module or a function.
+    """Return the canonical name for a name or an alias in any case, a module or a function.
 
     Understood are the names of this module and of Hugging Face configurations, ``nn.GELU`` (with its
     ``approximate``), ``nn.SiLU``, ``nn.ReLU``, ``nn.Sigmoid``, the activation classes of transformers, the functions
     of `torch.nn.functional` and a ``functools.partial(gelu, approximate=…)``. Raises :class:`InputError` for
     anything else: what an unknown callable computes is never guessed.
     """
-    found = _ALIASES.get(activation) if isinstance(activation, str) else _recognised(activation)
+    if isinstance(activation, str):
+        found = _ALIASES.get(activation) or _ALIASES.get(activation.lower())
+    else:
+        found = _recognised(activation)
     if found is None:
+        if isinstance(activation, Tensor):
+            raise InputError(
+                f"a tensor {list(activation.shape)} was given where the activation's name goes: gated_act takes gate, "
+                "up and activation, linear_act x, weight, bias and activation"
+            )
         what = repr(activation) if isinstance(activation, str | nn.Module) else getattr(activation, "__name__", "this")
         raise InputError(f"activation {what} is not one of {', '.join(ACTIVATIONS)}; pass one of these names")
     return found

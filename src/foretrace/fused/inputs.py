@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from foretrace.errors import InputError
+from foretrace.fused.dispatch.overrides import SCOPE
 from foretrace.fused.plan import Precision, Save
 
 __all__ = ["autocast", "check_words", "direct", "fail_shape"]
@@ -60,9 +61,28 @@ def direct(tensors: tuple[Tensor | None, ...]) -> tuple[bool, bool]:
         raise InputError(f"x is {_short(dtype)}, and fused layers need a floating-point dtype; convert it with .to()")
     if torch.compiler.is_compiling():  # it can trace no further than this
         return False, wants
-    if not own or device.type not in _DEVICES or _transformed() or any(map(_is_wrapper, tensors)):
+    if (
+        not own
+        or not (device.type in _DEVICES or _supposed(device))
+        or _transformed()
+        or any(map(_is_wrapper, tensors))
+    ):
         return False, wants
-    return True, wants and torch.is_grad_enabled()
+    # Inside inference mode nothing can be saved for backward, whatever grad mode says.
+    return True, wants and torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+
+
+def _supposed(device: torch.device) -> bool:
+    """Whether the call is made only to be explained, for a GPU that was named, with tensors that have no values."""
+    scope = SCOPE.get() if device.type == "meta" else None
+    if scope is None or scope.asked is None:
+        return False
+    if scope.architecture is None:
+        raise InputError(
+            "the tensors are on the meta device, where nothing runs; name the GPU to explain the call for, as in "
+            "explain(layer, x, architecture='sm_90')"
+        )
+    return True
 
 
 def _transformed() -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor
 
-from foretrace.fused.dispatch import plan_for_key
+from foretrace.fused.dispatch.plans import plan_asked
 from foretrace.fused.plan import Operation, Plan
 from foretrace.fused.steps import Bound, bind
 
@@ -76,7 +76,7 @@ def call_for(
             device < 0 or _aligned(x, weights),
             precision,
         )
-        plan = plan_for_key(key)
+        plan = plan_asked(key)
     bound = bind(operation, plan)
     asked = asked or plan.source == "override"
     kept = (bound.save if save == "auto" else save) if training else None

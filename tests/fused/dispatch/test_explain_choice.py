@@ -1,6 +1,7 @@
 """``fused.explain``: which implementation for each step, why, from where, and what the others would cost."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,7 @@ def test_a_problem_nobody_measured_is_explained_by_the_model():
     found = explain(MLP)
     assert isinstance(found, Explanation)
     lines = str(found).splitlines()
-    assert lines[0] == ("gated_mlp, forward: 8192 rows, 768 → 3072 → 768, bfloat16, gelu_tanh (exact), sm_90")
+    assert lines[0] == ("gated_mlp, forward: 8,192 rows, 768 → 3,072 → 768, bfloat16, gelu_tanh (exact), sm_90")
     assert lines[1] == "  expand (input to hidden): hopper"
     assert "    small        is for at most 16 rows, these are 8192" in lines
     assert any(line.startswith("    tma ") and line.endswith("µs expected") for line in lines)
@@ -111,3 +112,65 @@ def test_what_holds_no_fused_layer_is_an_error():
         fused.explain(torch.nn.Linear(4, 4), torch.randn(2, 4))
     with pytest.raises(InputError, match="cannot be called"):
         fused.explain(3)
+
+
+def test_equal_layers_are_explained_once_and_counted():
+    layers = torch.nn.Sequential(*(fused.GatedMLP(16, 32) for _ in range(3)))
+    for architecture in (None, "sm_90", "sm_90"):  # a second time with calls that were seen before
+        found = fused.explain(layers, torch.randn(1, 16), architecture=architecture)
+        assert isinstance(found, Explanation)
+        assert found.met == found.to_dict()["met"] == 3
+        assert str(found).splitlines()[0].startswith("gated_mlp, forward and backward: 1 row, 16 → 32 → 16, float32")
+        assert str(found).splitlines()[0].endswith("; met 3 times")
+
+
+def test_the_expected_time_of_the_chosen_steps_is_added_up_and_named():
+    found = explain(MLP)
+    assert isinstance(found, Explanation)
+    (line,) = [line for line in str(found).splitlines() if line.startswith("  these 2 steps: ")]
+    assert line.endswith(" µs expected; of a step, the longer of GPU and host time")
+    costs = {role: {one.name: one.cost_us or 0.0 for one in options} for role, options in found.options}
+    assert f"{costs['expand']['hopper'] + costs['project']['plain']:,.0f} µs" in line
+    assert "the host's may decide" in str(explain(replace(MLP, m=1)))
+
+
+def test_what_keeps_every_kernel_out_is_said_once():
+    layer, x = fused.GatedMLP(16, 32), torch.randn(3, 16)
+    assert str(fused.explain(layer, x)).count("needs an NVIDIA GPU") == 1
+    with override(save="input"):
+        text = str(fused.explain(layer, x))
+    assert text.count("needs an NVIDIA GPU") == 1
+    assert text.endswith("from: override (asked for instead of plain PyTorch, which was the only one)")
+    assert "    portable, tma, hopper needs bfloat16 or float16, this is float32\n" in str(
+        fused.explain(layer, x, architecture="sm_90")
+    )
+
+
+@pytest.mark.parametrize("save", ["auto", "preact", "recompute", "input"])
+def test_a_gpu_one_has_not_explains_layers_without_values(save: str):
+    layer = fused.GatedMLP(768, 3072, device="meta", dtype=torch.bfloat16, save=save)
+    x = torch.empty(8192, 768, device="meta", dtype=torch.bfloat16)
+    found = fused.explain(layer, x, architecture="H200")
+    assert isinstance(found, Explanation)
+    assert found.problem == replace(MLP, training=True)
+    weights = [layer.weight for layer in (layer.gate_proj, layer.up_proj, layer.down_proj)]
+    assert fused.explain(x, *weights, architecture="sm_90", training=False).problem == MLP
+    with pytest.raises(InputError, match=r"on the meta device, .*architecture='sm_90'"):
+        fused.explain(layer, x)
+    assert layer(x).shape == x.shape
+
+
+def test_an_override_is_judged_for_the_architecture_that_is_asked_about():
+    layer, x = fused.GatedMLP(16, 32, dtype=torch.bfloat16), torch.ones(40, 16, dtype=torch.bfloat16)
+    with override(expand="portable"):
+        found = fused.explain(layer, x, architecture="sm_90")
+        assert found.to_dict()["choice"]["expand"] == "portable"
+        with pytest.raises(InputError, match="portable was asked for and cannot be used"):
+            layer(x)
+        with pytest.raises(InputError, match=r"cannot be used: .* this is sm_70"):
+            fused.explain(layer, x, architecture="V100")
+
+
+def test_an_architecture_that_is_not_known_is_refused():
+    with pytest.raises(InputError, match="architecture 'Hopper' is not known"):
+        fused.explain(MLP, architecture="Hopper")

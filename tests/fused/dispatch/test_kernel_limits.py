@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from foretrace.errors import InputError
 from foretrace.fused.dispatch.candidates import CANDIDATES, Candidate, possible, refusal, untried
 from foretrace.fused.dispatch.choice import ROLES
-from foretrace.fused.dispatch.environment import Environment, capability
+from foretrace.fused.dispatch.environment import Environment, capability, named_architecture
 from foretrace.fused.dispatch.machine import Gpu, gpu_of, may_measure
 from foretrace.fused.plan import Problem
 from foretrace.fused.steps import STEPS_OF, find, names
@@ -70,6 +71,29 @@ def test_gluon_kernels_need_the_triton_they_were_written_for():
     for version in ((3, 5), (3, 7), None):
         assert "exactly Triton 3.6" in reason("hopper", MLP, environment=Environment((2, 11), version))
     assert "needs Hopper" in reason("hopper", replace(MLP, architecture="sm_100"))
+
+
+def test_what_no_installation_mends_is_said_first():
+    without = Environment((2, 11), None)
+    assert reason("hopper", replace(MLP, dtype="float32"), environment=without).startswith("needs bfloat16 or float16")
+    assert "N to be a multiple of 8, it is 333" in reason("hopper", replace(MLP, n=333), environment=without)
+    assert "multiple of 8" in reason("tma", replace(MLP, n=333), environment=without)
+    assert "at most 16 rows" in reason("small", MLP, environment=without)
+    assert "there is nothing to compute" in reason("portable", replace(MLP, m=0), environment=without)
+
+
+def test_architectures_go_by_their_number_or_a_name_that_is_known():
+    for text in ("sm_90", "sm90", "SM_90a", "H200", "NVIDIA H100", " gh200 "):
+        assert named_architecture(text) == "sm_90"
+    assert [named_architecture(text) for text in ("sm_120", "gfx942", "cpu", "RTX 4090")] == [
+        "sm_120",
+        "gfx942",
+        "cpu",
+        "sm_89",
+    ]
+    for wrong in ("90", "hopper", "sm_9", "", 90, None):
+        with pytest.raises(InputError, match="give a compute capability as 'sm_90'"):
+            named_architecture(wrong)
 
 
 def test_hopper_kernels_take_any_inner_size_of_whole_16_bytes():

@@ -95,12 +95,12 @@ def test_a_block_holds_in_its_own_thread_only():
     assert seen == ["hopper"]
 
 
-def test_a_recording_notes_each_problem_once_and_keeps_overrides():
+def test_a_recording_notes_each_problem_as_often_as_it_is_met_and_keeps_overrides():
     with override(expand="plain"), recording() as asked:
         assert plan_for(MLP).expand.name == "plain"
         plan_for(MLP)
         plan_for(replace(MLP, m=1))
-    assert asked == [MLP, replace(MLP, m=1)]
+    assert asked == [MLP, MLP, replace(MLP, m=1)]
 
 
 def test_many_shapes_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch):
@@ -108,3 +108,16 @@ def test_many_shapes_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch):
     for m in range(1, 17):
         plan_for(replace(MLP, m=m))
     assert len(plans_module._plans) <= 4
+
+
+def test_problems_asked_about_for_another_gpu_are_computed_in_plain_pytorch():
+    with override(expand="portable"), recording(architecture="sm_80") as asked:
+        plan = plan_for(replace(MLP, architecture="cpu"))
+    assert asked == [replace(MLP, architecture="sm_80")]
+    assert (plan.expand.name, plan.source) == ("plain", "only choice")
+
+
+def test_an_override_without_kernels_says_what_it_stands_instead_of():
+    with override(save="input"):
+        plan = plan_for(replace(MLP, architecture="cpu"))
+    assert plan.reason == "asked for instead of plain PyTorch, which was the only one"

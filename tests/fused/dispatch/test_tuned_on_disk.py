@@ -20,6 +20,7 @@ from foretrace.fused.dispatch.cache import Tuned, bucket, load, path_of, store
 from foretrace.fused.dispatch.choice import Choice
 from foretrace.fused.dispatch.environment import Environment
 from foretrace.fused.dispatch.machine import Gpu
+from foretrace.fused.modules import GatedMLP
 from foretrace.fused.plan import Problem
 
 MLP = Problem("gated_mlp", 8192, 3072, 768, 768, "bfloat16", "gelu_tanh", "sm_90", training=False)
@@ -203,8 +204,16 @@ def test_nothing_is_measured_while_a_graph_is_captured(h200: None, monkeypatch: 
     assert plan_for(MLP).source == "model"
 
 
-def test_where_only_plain_can_run_there_is_nothing_to_tune():
-    assert tune_problem(replace(MLP, architecture="cpu")) == Tuned("expand=plain project=plain", ())
+def test_where_only_plain_can_run_there_is_nothing_to_tune(h200: None):
+    assert tune_problem(replace(MLP, dtype="float64")) == Tuned("expand=plain project=plain", ())
+
+
+def test_on_a_cpu_there_is_nothing_to_measure_on():
+    layer, x = GatedMLP(8, 12), torch.ones(2, 8)
+    with pytest.raises(InputError, match="on an NVIDIA GPU; move the layer and its inputs"):
+        autotune(layer, x)
+    with pytest.raises(InputError, match="takes no architecture="):
+        autotune(layer, x, architecture="sm_90")
 
 
 def test_without_the_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch):

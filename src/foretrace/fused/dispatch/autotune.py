@@ -12,7 +12,7 @@ from foretrace.fused.dispatch import cache
 from foretrace.fused.dispatch.cache import Tuned
 from foretrace.fused.dispatch.choice import Choice
 from foretrace.fused.dispatch.choose import choose, modelled
-from foretrace.fused.dispatch.environment import current
+from foretrace.fused.dispatch.environment import capability, current
 from foretrace.fused.dispatch.machine import gpu_of
 from foretrace.fused.dispatch.plans import clear
 from foretrace.fused.dispatch.problems import problems_of
@@ -41,21 +41,28 @@ def autotune(
 
     Raises `InputError` when the target calls no fused layer, or there is no GPU of the problem's architecture.
     """
-    problems = problems_of(target, *inputs, **named)
+    if "architecture" in named:
+        raise InputError(
+            "an autotune measures on a GPU of this process, so that it takes no architecture=; leave it out, or see "
+            "explain(…, architecture=) for what is expected of another GPU"
+        )
+    problems = problems_of(target, inputs, named)
     return {problem: tune_problem(problem, again=again) for problem in problems}
 
 
 def tune_problem(problem: Problem, *, again: bool = False, measure: Measure | None = None) -> Tuned:
     """Measure one problem, as `autotune` does. ``measure``: what runs and times choices instead of a `Trial`."""
     problem = replace(problem, m=cache.bucket(problem.m))
-    if modelled(problem, current()).source == "only choice":
-        return Tuned(best=Choice().label(problem.operation, problem.training), costs=())
     gpu = gpu_of(problem.architecture)
     if gpu is None:
+        if capability(problem.architecture) is None:
+            raise InputError("an autotune measures on an NVIDIA GPU; move the layer and its inputs to one")
         raise InputError(
             f"an autotune measures on a GPU, and this process has none of architecture {problem.architecture}; "
             "run it where the program runs"
         )
+    if modelled(problem, current()).source == "only choice":
+        return Tuned(best=Choice().label(problem.operation, problem.training), costs=())
     with _lock:
         known = None if again else cache.load(problem, gpu.name)
         if known is not None:

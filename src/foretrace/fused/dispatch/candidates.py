@@ -60,6 +60,7 @@ NARROW_BACK: Final[Options] = (("block_n", 128), ("stages", 4))
 class Candidate:
     """An implementation of some steps (`foretrace.fused.steps` lists them), and its limits.
 
+    ``limits``: the first that refuses is the reason given, so that what a person can mend, a version, comes last.
     ``tried``: compute capabilities it was run on; elsewhere it is chosen only by a measurement. ``variants``: step
     (`foretrace.fused.steps`) and the options that an autotune tries there besides the defaults.
     """
@@ -166,12 +167,12 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
     Candidate("plain"),
     Candidate(
         "elementwise",
-        (_gpu, _triton(PORTABLE_TRITON), _dtype(*HALF, "float32"), _nonempty),
+        (_gpu, _dtype(*HALF, "float32"), _nonempty, _triton(PORTABLE_TRITON)),
     ),
     Candidate("library", (_gpu, _library, _dtype(*HALF), _nonempty)),
     Candidate(
         "small",
-        (_gpu, _triton(PORTABLE_TRITON), _dtype(*HALF, "float32"), _few_rows, _nonempty),
+        (_gpu, _dtype(*HALF, "float32"), _few_rows, _nonempty, _triton(PORTABLE_TRITON)),
         tried=(80, 86, 89, 90),
         variants=(
             ("gate_up", (("pdl", 1),)),
@@ -189,12 +190,12 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
     Candidate(
         "portable",
         # float32 is possible too, and far slower than cuBLAS with the elementwise kernel
-        (_gpu, _triton(PORTABLE_TRITON), _dtype(*HALF), _nonempty),
+        (_gpu, _dtype(*HALF), _nonempty, _triton(PORTABLE_TRITON)),
         tried=(80, 86, 89, 90),
     ),
     Candidate(
         "tma",
-        (_hopper, _triton(TMA_TRITON), _dtype(*HALF), _tma, _nonempty),
+        (_gpu, _hopper, _dtype(*HALF), _tma, _nonempty, _triton(TMA_TRITON)),
         tried=(90,),
         variants=(
             ("gate_up", (("block_n", 64), ("num_stages", 3), ("num_warps", 4), ("persistent", 0))),
@@ -214,7 +215,7 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
     ),
     Candidate(
         "hopper",
-        (_hopper, _gluon, _dtype(*HALF), _tma, _nonempty),
+        (_gpu, _hopper, _dtype(*HALF), _tma, _nonempty, _gluon),
         tried=(90,),
         variants=(
             *((step, options) for step in ("gate_up", "linear_act") for options in ((("group", 16),), NARROW)),

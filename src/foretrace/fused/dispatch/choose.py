@@ -50,7 +50,7 @@ def modelled(problem: Problem, environment: Environment) -> Plan:
     """Return the plan of the analytical model."""
     choice = Choice()
     costs: list[tuple[str, float | None]] = []
-    refused = None
+    refused: list[Option] = []
     alone = True
     for role in roles_of(problem.operation, problem.training):
         options = options_of(role, problem, environment)
@@ -59,9 +59,11 @@ def modelled(problem: Problem, environment: Environment) -> Plan:
         choice = choice.having(role, Implementation(name, options_for(role, name, problem)))
         costs += [(f"{role}={option.name}", option.cost_us) for option in usable]
         alone = alone and len(usable) == 1
-        refused = refused or next((f"{o.name} {o.reason}" for o in options if o.reason is not None), None)
+        refused += [option for option in options if option.reason is not None]
     if alone:
-        return plan_of(choice, "only choice", f"nothing but plain PyTorch can run here: {refused}")
+        same = len({option.reason for option in refused}) == 1
+        why = f"{'every kernel' if same else refused[0].name} {refused[0].reason}" if refused else "there is no kernel"
+        return plan_of(choice, "only choice", f"nothing but plain PyTorch can run here: {why}")
     return plan_of(choice, "model", "the analytical model expects it to be the fastest", tuple(costs))
 
 

@@ -7,8 +7,34 @@ import importlib.metadata
 import importlib.util
 import re
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["Environment", "capability", "current"]
+from foretrace.errors import InputError
+
+__all__ = ["Environment", "capability", "current", "named_architecture"]
+
+# The GPUs whose names say it best, by their datasheets; of all others the compute capability is asked for.
+_NAMED: Final[dict[str, str]] = {
+    "a10": "sm_86",
+    "a100": "sm_80",
+    "a30": "sm_80",
+    "a40": "sm_86",
+    "b200": "sm_100",
+    "gb200": "sm_100",
+    "gh200": "sm_90",
+    "h100": "sm_90",
+    "h20": "sm_90",
+    "h200": "sm_90",
+    "h800": "sm_90",
+    "l4": "sm_89",
+    "l40": "sm_89",
+    "l40s": "sm_89",
+    "rtx 3090": "sm_86",
+    "rtx 4090": "sm_89",
+    "rtx 5090": "sm_120",
+    "t4": "sm_75",
+    "v100": "sm_70",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +55,25 @@ def capability(architecture: str) -> tuple[int, int] | None:
     """Return compute capability of ``"sm_90"`` and the like, (9, 0); ``None`` for what is not an NVIDIA GPU."""
     matched = re.fullmatch(r"sm_(\d+)(\d)[af]?", architecture)
     return (int(matched[1]), int(matched[2])) if matched else None
+
+
+def named_architecture(text: str) -> str:
+    """Return ``"sm_90"`` for that, for ``"sm90"``, ``"sm_90a"`` and ``"H200"``; ``"gfx942"`` and ``"cpu"`` as they are.
+
+    Raises `InputError` for anything else: of a GPU that is not known nothing can be said.
+    """
+    plain = text.strip().lower().removeprefix("nvidia ").removeprefix("geforce ") if isinstance(text, str) else ""
+    matched = re.fullmatch(r"sm_?(\d{2,3})[af]?", plain)
+    if matched:
+        return f"sm_{matched[1]}"
+    if plain == "cpu" or re.fullmatch(r"gfx[0-9a-f]{3,4}", plain):
+        return plain
+    if plain in _NAMED:
+        return _NAMED[plain]
+    raise InputError(
+        f"architecture {text!r} is not known; give a compute capability as 'sm_90', 'gfx942' for AMD, 'cpu', or one of "
+        f"{', '.join(name.upper() for name in _NAMED)}"
+    )
 
 
 def _version(name: str) -> tuple[int, int] | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from foretrace.fused.dispatch import cache
 from foretrace.fused.dispatch.choice import Role, choice_of, roles_of, write_implementation
 from foretrace.fused.dispatch.choose import Option, options_of
-from foretrace.fused.dispatch.environment import Environment, current
+from foretrace.fused.dispatch.environment import Environment, current, named_architecture
 from foretrace.fused.dispatch.machine import gpu_of
 from foretrace.fused.dispatch.plans import plan_for
 from foretrace.fused.dispatch.problems import gated_problem, problems_of
@@ -16,7 +17,9 @@ from foretrace.fused.plan import Plan, Problem
 
 __all__ = ["Explanation", "Explanations", "explain"]
 
-_STEPS: dict[Role, str] = {"expand": "input to hidden", "project": "hidden to output", "backward": "gradient"}
+# Up to here the weights alone keep a GPU busy, often for less time than a launch takes.
+_FEW_ROWS: Final = 64
+_STEPS: Final[dict[Role, str]] = {"expand": "input to hidden", "project": "hidden to output", "backward": "gradient"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,19 +27,22 @@ class Explanation:
     """The choice for one problem. ``str()`` of it is for reading, `to_dict` for programs.
 
     ``options``: for each step every candidate, with the µs the analytical model expects of it or the reason why it is
-    out. ``plan.costs``: what was measured of whole operations, where the plan rests on that. ``refused``: choices that
-    an autotune refused, and why.
+    out: the longer of its GPU's and its host's time. ``plan.costs``: what was measured of whole operations, where the
+    plan rests on that. ``refused``: choices that an autotune refused, and why. ``met``: how often the call met the
+    problem, as in a model of equal layers.
     """
 
     problem: Problem
     plan: Plan
     options: tuple[tuple[Role, tuple[Option, ...]], ...]
     refused: tuple[tuple[str, str], ...] = ()
+    met: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, as JSON can hold it."""
         return {
             "problem": asdict(self.problem),
+            "met": self.met,
             "choice": {role: write_implementation(choice_of(self.plan).of(role)) for role, _ in self.options}
             | {"save": self.plan.save},
             "source": self.plan.source,
@@ -48,31 +54,66 @@ class Explanation:
 
     def __str__(self) -> str:
         problem, plan = self.problem, self.plan
-        sizes = " → ".join(str(size) for size in (problem.k, problem.n, problem.out) if size)
+        sizes = " → ".join(f"{size:,}" for size in (problem.k, problem.n, problem.out) if size)
         pass_ = "forward and backward" if problem.training else "forward"
+        rows = f"{problem.m:,} row{'' if problem.m == 1 else 's'}"
+        times = "" if self.met == 1 else f"; met {self.met:,} times"
         lines = [
-            f"{problem.operation}, {pass_}: {problem.m} rows, {sizes}, {problem.dtype}, {problem.activation}"
-            f" ({problem.precision}), {problem.architecture}"
+            f"{problem.operation}, {pass_}: {rows}, {sizes}, {problem.dtype}, {problem.activation}"
+            f" ({problem.precision}), {problem.architecture}{times}"
         ]
         choice = choice_of(plan)
+        # A reason that is one and the same for every kernel is said once, below.
+        reasons = {option.reason for _, options in self.options for option in options if option.reason is not None}
+        told = len(reasons) == 1 and all(o.name == "plain" or o.reason for _, options in self.options for o in options)
         for role, options in self.options:
             lines.append(f"  {role} ({_STEPS[role]}): {write_implementation(choice.of(role))}")
-            for option in options:
-                cost = option.reason or (
-                    "not modelled" if option.cost_us is None else f"{option.cost_us:.0f} µs expected"
-                )
-                lines.append(f"    {option.name:<12} {cost}")
+            if not told:
+                lines += _listed(options)
         if problem.training:
             lines.append(f"  save={plan.save}")
+        lines += self._expected()
+        if told and plan.source != "only choice":
+            lines.append(f"  nothing but plain PyTorch can run here: every kernel {reasons.pop()}")
         lines.append(f"  from: {plan.source} ({plan.reason})")
         if plan.source in ("table", "autotune"):
-            lines += [f"    {cost:.1f} µs measured: {label}" for label, cost in plan.costs if cost is not None]
+            lines += [f"    {cost:,.1f} µs measured: {label}" for label, cost in plan.costs if cost is not None]
         lines += [f"    refused: {label}: {reason}" for label, reason in self.refused]
         return "\n".join(lines)
 
+    def _expected(self) -> list[str]:
+        """The sum over the chosen steps, and what the figures are; nothing where the model has none."""
+        choice = choice_of(self.plan)
+        steps = {
+            role: next((option.cost_us for option in options if option.name == choice.of(role).name), None)
+            for role, options in self.options
+        }
+        known = [cost for cost in steps.values() if cost is not None]
+        if len(known) < len(steps):
+            return []
+        few = " (here the host's may decide; a CUDA graph hides it)" if self.problem.m <= _FEW_ROWS else ""
+        these = f"these {len(known)} steps" if len(known) > 1 else "this step"
+        return [f"  {these}: {sum(known):,.0f} µs expected; of a step, the longer of GPU and host time{few}"]
+
+
+def _listed(options: tuple[Option, ...]) -> list[str]:
+    """A line for each candidate with what it is expected to take, and one for each reason why others are out."""
+    costs = {
+        option.name: "not modelled" if option.cost_us is None else f"{option.cost_us:,.0f} µs expected"
+        for option in options
+        if option.reason is None
+    }
+    reasons: dict[str, list[str]] = {}
+    for option in options:
+        if option.reason is not None:
+            reasons.setdefault(option.reason, []).append(option.name)
+    out = {", ".join(names): reason for reason, names in reasons.items()}
+    width = max(12, *map(len, out)) if out else 12
+    return [f"    {names:<{width}} {said}" for names, said in (costs | out).items()]
+
 
 class Explanations(tuple[Explanation, ...]):
-    """Several problems of one call, in the order in which it met them."""
+    """Several problems of one call, each once, in the order in which it met them."""
 
     __slots__ = ()
 
@@ -87,28 +128,31 @@ def explain(
 
     ``explain(x, gate_weight, up_weight, down_weight, …)`` takes the arguments of `gated_mlp` and computes nothing.
     ``explain(module, x)`` calls the module once, or any function; ``explain(problem)`` takes a `Problem`.
-    ``architecture``: ask for another one, ``"sm_90"``, without having it. ``training``: whether gradients are
-    wanted, where it should not be taken from the call.
+    ``architecture``: ask for another GPU than the tensors' own, ``"sm_90"`` or ``"H200"``, without having it; the call
+    itself then runs in plain PyTorch, and may be on the meta device. ``training``: whether gradients are wanted, where
+    it should not be taken from the call.
 
-    Returns one explanation, or several when the call meets several problems. Raises `InputError` when it meets none.
+    Returns one explanation, or several when the call meets several problems. Raises `InputError` when it meets none,
+    for an architecture that is not known, and for an override that cannot be followed there.
     """
     import torch
 
-    find = gated_problem if isinstance(target, torch.Tensor) else problems_of
-    problems = find(target, *inputs, **named)
-    changes: dict[str, Any] = {}
     if architecture is not None:
-        changes["architecture"] = architecture
+        architecture = named_architecture(architecture)
+    if isinstance(target, torch.Tensor):
+        problems = gated_problem((target, *inputs), named, architecture)
+    else:
+        problems = problems_of(target, inputs, named, architecture)
     if training is not None:
-        changes["training"] = training
-    found = Explanations(_explained(replace(problem, **changes), current()) for problem in problems)
+        problems = Counter(replace(problem, training=training) for problem in problems.elements())
+    found = Explanations(_explained(problem, count, current()) for problem, count in problems.items())
     return found[0] if len(found) == 1 else found
 
 
-def _explained(problem: Problem, environment: Environment) -> Explanation:
+def _explained(problem: Problem, met: int, environment: Environment) -> Explanation:
     options = tuple(
         (role, tuple(options_of(role, problem, environment))) for role in roles_of(problem.operation, problem.training)
     )
     gpu = gpu_of(problem.architecture)
     tuned = cache.load(problem, gpu.name) if gpu is not None else None
-    return Explanation(problem, plan_for(problem), options, tuned.refused if tuned is not None else ())
+    return Explanation(problem, plan_for(problem), options, tuned.refused if tuned is not None else (), met)

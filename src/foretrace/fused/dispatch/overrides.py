@@ -31,19 +31,20 @@ class Noted(BaseException):
 class Scope:
     """What holds inside a block.
 
-    ``words`` override; ``asked`` is where the problems asked about are noted, and ``stop`` ends the call then.
+    ``words`` override; ``asked`` is where the problems asked about are noted, each as often as it is met, and ``stop``
+    ends the call then. ``architecture``: note them as those of this one, and compute in plain PyTorch meanwhile.
     """
 
     words: Words = ()
     asked: list[Problem] | None = None
     stop: bool = False
+    architecture: str | None = None
 
     def note(self, problem: Problem) -> None:
-        """Note a problem, once."""
+        """Note a problem."""
         if self.asked is None:
             return
-        if problem not in self.asked:
-            self.asked.append(problem)
+        self.asked.append(problem if self.architecture is None else replace(problem, architecture=self.architecture))
         if self.stop:
             raise Noted
 
@@ -65,8 +66,11 @@ def override(
 
     ``override("expand=tma backward=plain")`` and ``override(expand="tma", backward="plain")`` mean the same;
     options are written ``tma[num_stages=3]``. What is not named is chosen as ever; an inner block's words come
-    before an outer one's. Outside of blocks the variable ``FORETRACE_FUSED_OVERRIDE`` holds such words. A backward
-    pass follows the plan of its forward.
+    before an outer one's.
+
+    The words apply to calls made inside the block, those of compiled functions included (``save`` is settled when a
+    function is compiled); a block inside a compiled function is not supported. Outside of blocks the variable
+    ``FORETRACE_FUSED_OVERRIDE`` holds such words. A backward pass follows the plan of its forward.
 
     Raises `InputError` for a name that is not known; a call inside the block raises it when the implementation
     cannot serve it, with the reason.
@@ -87,13 +91,14 @@ def override(
 
 
 @contextlib.contextmanager
-def recording(*, stop: bool = False) -> Iterator[list[Problem]]:
-    """Note every problem for which a plan is asked inside the block, each once, in order.
+def recording(*, stop: bool = False, architecture: str | None = None) -> Iterator[list[Problem]]:
+    """Note every problem for which a plan is asked inside the block, in order, each as often as it is met.
 
-    ``stop``: raise `Noted` at the first one, before anything is computed.
+    ``stop``: raise `Noted` at the first one, before anything is computed. ``architecture``: note the problems as those
+    of a GPU of this kind, which this process need not have: calls then run in plain PyTorch, whatever overrides say.
     """
     asked: list[Problem] = []
-    token = SCOPE.set(replace(SCOPE.get() or Scope(), asked=asked, stop=stop))
+    token = SCOPE.set(replace(SCOPE.get() or Scope(), asked=asked, stop=stop, architecture=architecture))
     try:
         yield asked
     finally:

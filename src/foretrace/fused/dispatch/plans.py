@@ -13,11 +13,20 @@ from foretrace.fused.dispatch.choice import Choice, choice_of, parse_choice
 from foretrace.fused.dispatch.choose import choose, only_possible, plan_of
 from foretrace.fused.dispatch.environment import current
 from foretrace.fused.dispatch.machine import gpu_of, may_measure
-from foretrace.fused.dispatch.overrides import SCOPE, Words, apply_words, words_of_process
+from foretrace.fused.dispatch.overrides import SCOPE, Scope, Words, apply_words, words_of_process
 from foretrace.fused.dispatch.tables import shipped
 from foretrace.fused.plan import Plan, Problem
 
-__all__ = ["AUTOTUNE_VARIABLE", "base_plan", "clear", "coarse_rows", "plan_for", "plan_for_key", "tuned_plan"]
+__all__ = [
+    "AUTOTUNE_VARIABLE",
+    "base_plan",
+    "clear",
+    "coarse_rows",
+    "plan_asked",
+    "plan_for",
+    "plan_for_key",
+    "tuned_plan",
+]
 
 AUTOTUNE_VARIABLE: Final = "FORETRACE_FUSED_AUTOTUNE"
 # Far more than a program has shapes; a program whose row count never repeats must not fill the memory.
@@ -30,6 +39,10 @@ _plans: dict[tuple[Any, ...], Plan] = {}
 _overridden: dict[tuple[tuple[Any, ...], Words], Plan] = {}
 # Plans by coarse row counts, so that calls of nearly the same size share one plan object.
 _coarse: dict[tuple[Problem, Words], Plan] = {}
+# What calls run by that are made to see what another GPU would be asked, …
+_MEANWHILE: Final = plan_of(Choice(), "only choice", "the call is made for its problems, not for its result")
+# … and what no call ever runs by.
+_NOBODYS: Final = replace(_MEANWHILE)
 
 
 def plan_for(problem: Problem) -> Plan:
@@ -41,11 +54,15 @@ def plan_for(problem: Problem) -> Plan:
 
     Raises `InputError` when an override cannot be followed.
     """
-    return plan_for_key(_key(problem))
+    return plan_asked(_key(problem))
 
 
 def plan_for_key(key: tuple[Any, ...]) -> Plan:
-    """As `plan_for`, for the fields of a problem in their order: one look-up, and no problem has to be built."""
+    """As `plan_for`, for the fields of a problem in their order: one look-up, and no problem has to be built.
+
+    Where problems are being recorded it is a plan that no call has, so that every call is looked at in full and comes
+    to `plan_asked`.
+    """
     scope = SCOPE.get()
     if scope is None:
         plan = _plans.get(key)
@@ -53,7 +70,23 @@ def plan_for_key(key: tuple[Any, ...]) -> Plan:
             plan = _keep(_plans, key, _coarsely(Problem(*key), ()))
         return plan
     if scope.asked is not None:
-        scope.note(Problem(*key))
+        return _NOBODYS
+    return _in_scope(key, scope)
+
+
+def plan_asked(key: tuple[Any, ...]) -> Plan:
+    """As `plan_for_key`; where problems are being recorded, note this one."""
+    plan = plan_for_key(key)
+    if plan is not _NOBODYS:
+        return plan
+    scope = SCOPE.get()
+    assert scope is not None
+    problem = Problem(*key)
+    scope.note(problem)
+    return _in_scope(key, scope) if scope.architecture in (None, problem.architecture) else _MEANWHILE
+
+
+def _in_scope(key: tuple[Any, ...], scope: Scope) -> Plan:
     plan = _overridden.get((key, scope.words))
     if plan is None:
         plan = _keep(_overridden, (key, scope.words), _coarsely(Problem(*key), scope.words))
@@ -112,7 +145,8 @@ def _overriding(wished: Choice, plan: Plan, problem: Problem) -> Plan:
     label = wished.label(problem.operation, problem.training)
     if label == choice_of(plan).label(problem.operation, problem.training):
         return plan
-    return plan_of(wished, "override", f"asked for instead of the {plan.source}'s choice", plan.costs)
+    instead = "plain PyTorch, which was the only one" if plan.source == "only choice" else f"the {plan.source}'s choice"
+    return plan_of(wished, "override", f"asked for instead of {instead}", plan.costs)
 
 
 def _tune_once(problem: Problem) -> None:

@@ -71,6 +71,8 @@ with use_kernel_mapping(mapping):
     model = kernelize(model, mode=Mode.TRAINING | Mode.TORCH_COMPILE, device="cuda")
 ```
 
+With `"cpu"` in the mapping and `device="cpu"` the same layers run in plain PyTorch.
+
 | layer | takes the place of a module with |
 |---|---|
 | `GatedMLP` | `gate_proj`, `up_proj`, `down_proj`, `act_fn` |
