@@ -22,6 +22,7 @@ from foretrace.version import __version__
 if TYPE_CHECKING:
     from foretrace.analysis import explain
     from foretrace.capture import profile
+    from foretrace.capture.predicting import predict
     from foretrace.comparison import compare
     from foretrace.errors import (
         CaptureError,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from foretrace.model.expectations import Checked, Expectation
     from foretrace.model.report import Report
     from foretrace.prediction.expect import check, expect
-    from foretrace.prediction.predict import Prediction, predict
+    from foretrace.prediction.predict import Prediction
     from foretrace.trace import Trace, load
 
 __all__ = [
@@ -73,7 +74,7 @@ _HOME = {
     "expect": "foretrace.prediction.expect",
     "explain": "foretrace.analysis",
     "load": "foretrace.trace",
-    "predict": "foretrace.prediction.predict",
+    "predict": "foretrace.capture.predicting",
     "profile": "foretrace.capture",
 }
 

@@ -103,6 +103,37 @@ def last(*variants: str, **more: Any) -> Result:
     return bench(*variants, **more).variants[-1]
 
 
+# ---- before anything is timed ----
+
+
+def test_where_nothing_can_be_replaced_the_bench_ends_before_it_times_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foretrace.capture.bench.contest.make_yardstick", lambda *_: pytest.fail("too late"))
+    tools = replace(
+        TOOLS, refuses=lambda _, variant: f"{variant} found nothing to replace" if variant == "fast" else None
+    )
+    request = Request(
+        workload="mlp", make=lambda: make_with({}), make_with=make_with, device="cpu", variants=("eager", "fast")
+    )
+    with pytest.raises(InputError, match="fast found nothing to replace"):
+        run_bench(request, tools=tools)
+
+
+def test_where_others_are_left_they_are_timed() -> None:
+    tools = replace(TOOLS, refuses=lambda _, variant: "nothing to replace" if variant == "slow" else None)
+    request = Request(
+        workload="mlp",
+        make=lambda: make_with({}),
+        make_with=make_with,
+        device="cpu",
+        variants=("eager", "fast", "missing", "slow"),
+        rounds=3,
+    )
+    said: list[str] = []
+    found = run_bench(request, tools=tools, say=said.append)
+    assert [item.state for item in found.variants] == ["ok", "ok", "failed", "ok"]
+    assert "slow: nothing to replace" in said
+
+
 # ---- times ----
 
 

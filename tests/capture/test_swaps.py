@@ -71,11 +71,66 @@ def test_every_mlp_of_a_model_is_replaced_and_counted() -> None:
     torch.manual_seed(0)
     block = Block(Llama(nn.SiLU()), nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8))).eval()
     function = transform(block, "foretrace")
-    assert note_of(function) == "foretrace replaced 2 modules, the first layers.0: Llama → foretrace GatedMLP"
+    assert note_of(function) == (
+        "foretrace replaced 2 modules: Llama → foretrace GatedMLP (layers.0), Sequential → foretrace MLP (layers.1)"
+    )
     assert [type(layer).__name__ for layer in function.layers] == ["GatedMLP", "MLP"]
     assert not any(module.training for module in function.modules())
     x = torch.randn(3, 8)
     torch.testing.assert_close(function(x), block(x))
+
+
+class Conv1D(nn.Module):
+    """As in Hugging Face's GPT-2: the weight is transposed."""
+
+    def __init__(self, features: int, out: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(features, out)), nn.Parameter(torch.zeros(out))
+
+    def forward(self, x: Any) -> Any:
+        return torch.addmm(self.bias, x, self.weight)
+
+
+class GPT2MLP(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.c_fc, self.c_proj, self.act = Conv1D(8, 32), Conv1D(32, 8), nn.GELU(approximate="tanh")
+
+    def forward(self, x: Any) -> Any:
+        return self.c_proj(self.act(self.c_fc(x)))
+
+
+def test_what_looks_like_an_mlp_and_stays_is_named_with_convert_s_own_reason() -> None:
+    with pytest.raises(InputError, match="GPT2MLP cannot be converted: it keeps 'c_fc' transposed") as raised:
+        transform(GPT2MLP(), "foretrace")
+    assert "gate_proj" not in str(raised.value)
+    function = transform(Block(*(Llama(nn.SiLU()) for _ in range(5)), GPT2MLP()), "foretrace")
+    note = note_of(function)
+    assert note is not None
+    assert note.startswith(
+        "foretrace replaced 5 modules: Llama → foretrace GatedMLP (layers.0, layers.1, layers.2 and 2 more); "
+        "left alone layers.5: GPT2MLP cannot be converted"
+    )
+
+
+def test_a_stacked_weight_whose_order_is_not_known_is_named() -> None:
+    class Phi(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate_up_proj, self.down_proj = nn.Linear(8, 24), nn.Linear(12, 8)
+            self.activation_fn = nn.SiLU()
+
+    with pytest.raises(InputError, match="does not say in which order"):
+        transform(Phi(), "foretrace")
+
+
+def test_on_a_cpu_it_is_said_that_plain_pytorch_runs() -> None:
+    for variant in ("foretrace", "foretrace+compile"):
+        note = check_variant(variant, "cpu", which=lambda name: name)
+        assert note is not None
+        assert "PyTorch's own operators" in note
+    assert check_variant("foretrace", "cuda") is None
+    assert check_variant("eager", "cpu") is None
 
 
 def test_gradients_reach_the_parameters_of_the_program() -> None:
@@ -175,7 +230,9 @@ def test_without_the_package_kernels_it_is_named(monkeypatch: pytest.MonkeyPatch
 def test_a_repository_that_is_not_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("kernels", reason="loading a repository needs the kernels extra")
     monkeypatch.delenv("LOCAL_KERNELS", raising=False)
-    with pytest.raises(InputError, match=r"^the kernel nobody/nothing@1 cannot be loaded: "):
+    with pytest.raises(
+        InputError, match=r"^the kernel nobody/nothing@1 cannot be loaded: .*; LOCAL_KERNELS=nobody/nothing=FOLDER"
+    ):
         transform(workload().function, "hub:nobody/nothing@1")
 
 

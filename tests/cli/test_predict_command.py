@@ -119,3 +119,13 @@ def test_a_factory_and_a_training_step(tmp_path, capfd):
     report = json.loads(capfd.readouterr().out)
     phases = {phase["phase"] for phase in report["steps"][0]["phases"]}
     assert {"forward", "backward"} <= phases
+
+
+def test_names_of_fused_steps_are_not_clipped(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    words = ["mlp", "--gpu", "H200", "--variant", "foretrace", "--mode", "train", "--torch"]
+    for release, step in (("2.11", "gate_up_backward "), ("2.13", "gated_act_backward ")):
+        assert predict(*words, release) == 0
+        printed = capsys.readouterr().out
+        assert step in printed
+    assert "…" not in printed

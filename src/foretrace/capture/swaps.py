@@ -7,6 +7,7 @@ which. The program that was given stays as it is.
 from __future__ import annotations
 
 import copy
+import os
 import re
 import weakref
 from collections.abc import Callable
@@ -30,7 +31,18 @@ _REPOSITORY = re.compile(r"hub:(?P<repo>[\w.-]+/[\w.-]+)@(?P<version>[1-9][0-9]{
 # Layers of hub repositories that compute a gated MLP on a module's own projections, by activation, best first.
 _ANY_ACTIVATION = ("GatedMLP",)
 _HUB_LAYERS = {"gelu_tanh": ("LigerGEGLUMLP", "GEGLUMLP"), "silu": ("LigerSwiGLUMLP", "SwiGLUMLP")}
-_WHAT_IT_TAKES = "a gated MLP is recognised by its gate_proj, up_proj, down_proj and act_fn"
+_GATED = "a gated MLP is recognised by its gate_proj, up_proj, down_proj and act_fn"
+_ANY_MLP = (
+    f"{_GATED}, another by the names of its two layers (fc1 and fc2), or as Sequential(Linear, activation, Linear)"
+)
+# What a module is called, or calls its layers, that a reader would take for an MLP.
+_MLP_WORDS = ("mlp", "ffn", "feedforward", "glu")
+_MLP_LAYERS = (
+    *("gate_proj", "gate_up_proj", "wi_0", "w1", "fc1", "c_fc", "fc_in", "dense_h_to_4h"),
+    *("linear1", "lin1", "wi"),
+)
+# Names that are written out, of modules that were replaced or left alone.
+_NAMED = 3
 
 _notes: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
@@ -60,11 +72,21 @@ def swap_foretrace(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return from_module(module)
         except InputError:
-            if hasattr(module, "gate_up_proj"):
-                raise  # a stacked weight whose order is not known: close enough to be told
+            if _looks_like_mlp(module):
+                raise
             return None
 
-    return _swapped(function, "foretrace", replace)
+    return _swapped(function, "foretrace", replace, takes=_ANY_MLP)
+
+
+def _looks_like_mlp(module: Any) -> bool:
+    """Whether a reader would expect to see a module replaced, so that it is told why it is not."""
+    children = dict(module.named_children())
+    matrices = [name for name, child in children.items() if getattr(getattr(child, "weight", None), "ndim", 0) == 2]
+    if len(matrices) < 2:
+        return False
+    called = type(module).__name__.lower().replace("_", "")
+    return any(word in called for word in _MLP_WORDS) or any(name in _MLP_LAYERS for name in matrices)
 
 
 def check_liger(device: str) -> None:
@@ -146,7 +168,11 @@ def _layers_of(repository: str, version: int) -> Any:
         kernel = get_kernel(repository, version=version)
     except Exception as error:
         said = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise InputError(f"the kernel {repository}@{version} cannot be loaded: {said}") from error
+        # What the package says of a hub that it cannot reach does not name the way around it.
+        hint = (
+            "" if os.environ.get("LOCAL_KERNELS") else f"; LOCAL_KERNELS={repository}=FOLDER takes a copy that is here"
+        )
+        raise InputError(f"the kernel {repository}@{version} cannot be loaded: {said.rstrip('.')}{hint}") from error
     layers = getattr(kernel, "layers", None)
     if layers is None:
         raise InputError(f"the kernel {repository}@{version} has functions only, and no layers to put into a program")
@@ -210,16 +236,14 @@ class _Replaced:
     old: str
     new: str
 
-    def __str__(self) -> str:
-        place = f"{self.path}: " if self.path else ""
-        return f"{place}{self.old} → {self.new}"
 
-
-def _swapped(function: Callable[..., Any], variant: str, replace: Callable[[Any], Any]) -> Callable[..., Any]:
+def _swapped(
+    function: Callable[..., Any], variant: str, replace: Callable[[Any], Any], *, takes: str = _GATED
+) -> Callable[..., Any]:
     """A copy of a module, sharing its tensors, with what ``replace`` returns in place of each module it accepts.
 
     ``replace`` returns ``None`` for a module that is none of its kind, and raises `InputError` for one that is and
-    cannot be taken; the parts of one that it takes are not looked at.
+    cannot be taken; the parts of one that it takes are not looked at. ``takes`` says what it knows.
     """
     import torch
 
@@ -228,13 +252,13 @@ def _swapped(function: Callable[..., Any], variant: str, replace: Callable[[Any]
     shared = {id(tensor): tensor for tensor in (*function.parameters(), *function.buffers())}
     root = copy.deepcopy(function, shared)
     replaced: list[_Replaced] = []
-    refused: list[str] = []
+    refused: list[tuple[str, str]] = []
 
     def visit(module: Any, path: str) -> Any:
         try:
             new = replace(module)
         except InputError as error:
-            refused.append(str(error))
+            refused.append((path, str(error)))
             new = None
         if new is not None:
             new.train(module.training)
@@ -246,9 +270,9 @@ def _swapped(function: Callable[..., Any], variant: str, replace: Callable[[Any]
 
     result = visit(root, "")
     if not replaced:
-        why = refused[0] if refused else _WHAT_IT_TAKES
+        why = refused[0][1] if refused else takes
         raise InputError(f"--variant {variant} found nothing to replace in {type(function).__name__}: {why}")
-    _notes[result] = f"{variant} replaced {_counted(replaced)}"
+    _notes[result] = f"{variant} replaced {_counted(replaced)}{_left_alone(refused)}"
     return result  # type: ignore[no-any-return]
 
 
@@ -259,5 +283,21 @@ def _shown(module: Any) -> str:
 
 
 def _counted(replaced: list[_Replaced]) -> str:
-    first = str(replaced[0])
-    return first if len(replaced) == 1 else f"{len(replaced)} modules, the first {first}"
+    """``GeGLU → foretrace GatedMLP``, of parts of a program with their places."""
+    kinds: dict[str, list[str]] = {}
+    for item in replaced:
+        kinds.setdefault(f"{item.old} → {item.new}", []).append(item.path)
+    said = ", ".join(f"{kind} ({_listed(paths)})" if paths[0] else kind for kind, paths in kinds.items())
+    return said if len(replaced) == 1 else f"{len(replaced)} modules: {said}"
+
+
+def _left_alone(refused: list[tuple[str, str]]) -> str:
+    reasons: dict[str, list[str]] = {}
+    for path, reason in refused:
+        reasons.setdefault(reason, []).append(path)
+    return "".join(f"; left alone {_listed(paths)}: {reason}" for reason, paths in reasons.items())
+
+
+def _listed(paths: list[str]) -> str:
+    shown = ", ".join(paths[:_NAMED])
+    return shown if len(paths) <= _NAMED else f"{shown} and {len(paths) - _NAMED} more"

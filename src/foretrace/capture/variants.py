@@ -25,6 +25,7 @@ __all__ = [
     "graphs_compiled",
     "leaves_of",
     "make_step",
+    "refusal_of",
     "replays_graphs",
     "step_of",
     "transform",
@@ -55,6 +56,8 @@ VARIANTS: dict[str, Variant] = {
 }
 MODES = ("forward", "train")
 
+_PLAIN_ON_CPU = "on a CPU no kernel of foretrace can run: its modules compute with PyTorch's own operators there"
+
 # What Inductor looks for on a CPU; torch/_inductor/config.py, cpp.cxx
 CXX_COMPILERS = ("g++", "c++", "clang++", "icpx", "cl")
 
@@ -84,7 +87,7 @@ def check_variant(variant: str, device: str, which: Callable[[str], str | None] 
     if found.check is not None:
         found.check(device)
     if found.compile_mode is None:
-        return None
+        return _PLAIN_ON_CPU if device == "cpu" and found.swap is swap_foretrace else None
     if device == "cpu":
         compiler = os.environ.get("CXX")
         if not (which(compiler) if compiler else any(which(name) for name in CXX_COMPILERS)):
@@ -95,6 +98,8 @@ def check_variant(variant: str, device: str, which: Callable[[str], str | None] 
             )
         if variant == "compile-reduce-overhead":
             return "reduce-overhead means CUDA graphs, so on a CPU it compiles as the default mode does"
+        if found.swap is swap_foretrace:
+            return _PLAIN_ON_CPU
     elif sys.platform != "linux" and not _has_triton():
         raise CaptureError(f"{variant} on a GPU needs Triton, which has wheels for Linux only; use eager")
     elif not _has_triton():
@@ -139,6 +144,20 @@ def transform(function: Callable[..., Any], variant: str) -> Callable[..., Any]:
     if found.compile_mode is None:
         return function
     return torch.compile(function, mode=None if found.compile_mode == "default" else found.compile_mode)
+
+
+def refusal_of(function: Callable[..., Any], variant: str) -> str | None:
+    """Why a variant finds nothing to replace in a program, before anything is timed; ``None``: it does, or need not."""
+    if variant not in VARIANTS and not variant.startswith(HUB):
+        return None
+    swap = find_variant(variant).swap
+    if swap is None:
+        return None
+    try:
+        swap(function)
+    except InputError as error:
+        return str(error)
+    return None
 
 
 def replays_graphs(variant: str) -> bool:

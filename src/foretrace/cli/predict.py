@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 from foretrace.cli import flags, streams
 from foretrace.cli.files import target_of, view_for
 from foretrace.cli.subject import Subject, add_size_flags, files_of, given_sizes
-from foretrace.errors import InputError, MissingExtraError
+from foretrace.errors import InputError
 
 if TYPE_CHECKING:
     from foretrace.capture.workloads import Program
@@ -102,9 +102,9 @@ def _release(version: str | None) -> tuple[int, int] | None:
 
 
 def _predict(subject: Subject, args: argparse.Namespace, gpu: Gpu, release: tuple[int, int] | None) -> Prediction:
-    from foretrace.prediction.predict import predict
+    from foretrace.capture.predicting import need_torch, predict
 
-    _need_torch()
+    need_torch()
     program = _program(subject)
     for note in subject.notes:
         streams.say(note)
@@ -158,10 +158,3 @@ def _write_expectation(prediction: Prediction, path: Path, args: argparse.Namesp
     heading = PREDICTED_HEADING.format(name=prediction.name, version=info.version, memsets=info.memsets)
     write_bytes(path, [to_toml(prediction.expectation(), heading=heading).encode()], force=args.force)
     streams.say(f"wrote the expectation: {path} (foretrace check TRACE {path})")
-
-
-def _need_torch() -> None:
-    from importlib.util import find_spec
-
-    if find_spec("torch") is None:
-        raise MissingExtraError("predicting traces the program with PyTorch, which is not installed: pip install torch")

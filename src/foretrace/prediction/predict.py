@@ -19,6 +19,7 @@ from foretrace.knowledge.limits import COMPUTE_KINDS
 from foretrace.model.expectations import Expectation
 from foretrace.model.prediction import METADATA_KEY, PredictionInfo
 from foretrace.model.report import Report
+from foretrace.prediction.dispatch import FusedModules
 from foretrace.prediction.plan import Planned
 from foretrace.prediction.summary import expectation_of, summarise
 from foretrace.prediction.timeline import Timeline, lay_out
@@ -103,6 +104,7 @@ def predict(
     mode: Mode = "forward",
     annotation: str | None = None,
     release: tuple[int, int] | None = None,
+    fused: FusedModules | None = None,
 ) -> Prediction:
     """Predict one step of ``function(*inputs, **keywords)`` on a GPU that need not be here.
 
@@ -115,6 +117,7 @@ def predict(
         mode: ``forward``, or ``train`` for forward and backward.
         annotation: the ``record_function`` label around the forward pass, if a recording would have one.
         release: the torch that will run there, ``(2, 11)``; by default the one installed here.
+        fused: what to ask about fused modules; `foretrace.predict` gives their own dispatcher.
 
     Raises:
         InputError: the GPU or the variant is not known, the GPU's datasheet lacks a rate the program needs, or the
@@ -136,6 +139,7 @@ def predict(
         gpu=sheet,
         annotation=annotation,
         release=release,
+        fused=fused,
     )
     return predict_program(program, sheet)
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from foretrace.errors import InputError
 
-__all__ = ["REPLACING", "VARIANTS", "check_variant"]
+__all__ = ["VARIANTS", "check_variant"]
 
 VARIANTS = ("eager", "compile", "foretrace", "liger")
-# Those that put other modules in the place of the program's.
-REPLACING = frozenset({"foretrace", "liger"})
 # Variants that `foretrace run` records and nothing without the GPU can tell.
 _UNPREDICTED = {
     "max-autotune": "max-autotune times candidate kernels on the GPU itself to choose among them",

@@ -41,3 +41,10 @@ def test_what_a_name_adds_is_not_guessed() -> None:
     assert decode("foretrace_tma_gate_up_split").unknown == ["split"]
     assert decode("foretrace_something_else").family != "foretrace"
     assert decode("my_foretrace_tma_gate_up").family != "foretrace"
+
+
+@pytest.mark.parametrize("name", ["foretrace::gate_up", "foretrace::gated_mlp"])
+def test_an_operator_is_said_to_be_no_kernel(name: str) -> None:
+    said = describe(decode(name))
+    assert said.startswith(f"{name}: an operator of foretrace's fused modules, no kernel")
+    assert decode("foretrace::").family != "foretrace"

@@ -7,14 +7,19 @@ from typing import Any
 import pytest
 
 import foretrace
+from foretrace import fused
+from foretrace.capture.predicting import fused_on
 from foretrace.errors import InputError
-from foretrace.knowledge import gpus
+from foretrace.fused.dispatch.explain import Explanation
+from foretrace.fused.plan import Problem
 from foretrace.knowledge.kernels import decode
+from foretrace.prediction.dispatch import FusedModules, FusedPlan, FusedProblem
+from foretrace.prediction.predict import find_gpu
 
 torch: Any = pytest.importorskip("torch", reason="tracing a program needs the torch extra")
 nn = torch.nn
 
-M, K, N = 256, 64, 128
+M, K, N = 8192, 768, 3072
 
 
 class GatedMLP(nn.Module):
@@ -32,7 +37,7 @@ class GatedMLP(nn.Module):
 def predict(variant: str, *, act: Any = None, gpu: str = "H200", mode: str = "forward", bias: bool = False, dtype=None):
     model = GatedMLP(act or nn.GELU(approximate="tanh"), bias=bias, dtype=dtype or torch.bfloat16)
     x = torch.empty(2, M // 2, K, device="meta", dtype=dtype or torch.bfloat16, requires_grad=mode == "train")
-    return foretrace.predict(model, (x,), gpu=gpu, variant=variant, mode=mode)  # type: ignore[arg-type]
+    return foretrace.predict(model, (x,), gpu=gpu, variant=variant, mode=mode, release=(2, 11))  # type: ignore[arg-type]
 
 
 def kinds(prediction: Any) -> list[tuple[str, str | None]]:
@@ -46,7 +51,8 @@ def test_gate_and_up_are_one_kernel_that_writes_the_hidden_alone() -> None:
     assert first.flops == 2 * M * 2 * N * K
     assert first.bytes == 2 * (M * K + 2 * N * K + M * N)
     assert first.name == "predicted::gemm<dtype=bf16, layout=TN, ops=mm+gelu_tanh+mul, epilogue=gelu_tanh+mul>"
-    assert any("the dispatcher's choice is not asked" in note for note in prediction.info.notes)
+    assert any("dispatch runs gated_mlp of 8192 rows as expand=" in note for note in prediction.info.notes)
+    assert any(note.endswith("assumed: Triton 3.6, which torch 2.11 brings") for note in prediction.info.notes)
 
 
 def test_training_keeps_the_preactivations_and_has_two_fused_products() -> None:
@@ -63,18 +69,30 @@ def test_training_keeps_the_preactivations_and_has_two_fused_products() -> None:
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_every_parameter_gets_its_gradient(bias: bool) -> None:
-    from foretrace.prediction.program.fused import with_fused
+    from foretrace.prediction.program.fused import with_fused, with_liger
 
-    for variant in ("foretrace", "liger"):
-        model = GatedMLP(nn.SiLU(), bias=bias)
-        x = torch.empty(M, K, device="meta", dtype=torch.bfloat16, requires_grad=True)
-        with_fused(model, variant, gpus.find("H200"), [])(x).sum().backward()
-        for tensor in (x, *model.parameters()):
-            assert tensor.grad is not None
-            assert tensor.grad.shape == tensor.shape
+    options = {"bias": bias, "device": "meta", "dtype": torch.bfloat16}
+    gated = [fused.GatedMLP(K, N, packing=packing, **options) for packing in ("separate", "up_gate", "interleaved")]
+    plain = [fused.MLP(K, N, **options), fused.LinearAct(K, N, **options)]
+    for implementation, save in (("hopper", "preact"), ("elementwise", "recompute"), ("plain", "input")):
+        for module in (*gated, *plain):
+            chosen = FusedPlan(implementation, "small", implementation, save, "the test says so")
+            asked = FusedModules(lambda _, chosen=chosen: chosen, lambda function: (function, None), "")
+            check_gradients(module, with_fused(module, asked, []))
+    model = GatedMLP(nn.SiLU(), bias=bias)
+    check_gradients(model, with_liger(model))
 
 
-@pytest.mark.parametrize(("gpu", "dtype"), [("H200", torch.float32), ("MI300X", torch.bfloat16)])
+def check_gradients(model: Any, replaced: Any) -> None:
+    x = torch.empty(M, K, device="meta", dtype=torch.bfloat16, requires_grad=True)
+    replaced(x).sum().backward()
+    for tensor in (x, *model.parameters()):
+        assert tensor.grad is not None
+        assert tensor.grad.shape == tensor.shape
+        tensor.grad = None
+
+
+@pytest.mark.parametrize(("gpu", "dtype"), [("H200", torch.float32), ("B200", torch.bfloat16)])
 def test_elsewhere_one_elementwise_kernel_stands_between_three_products(gpu: str, dtype: Any) -> None:
     found = kinds(predict("foretrace", gpu=gpu, dtype=dtype))
     assert [op for kind, op in found if kind == "fused"] == ["foretrace::gated_act"]
@@ -113,11 +131,13 @@ def test_the_report_counts_what_was_planned() -> None:
 def test_a_comparison_says_what_went_into_the_fused_product() -> None:
     model = GatedMLP(nn.GELU(approximate="tanh"))
     x = torch.empty(8192, K, device="meta", dtype=torch.bfloat16)
-    eager, fused = (foretrace.predict(model, (x,), gpu="H200", variant=name).trace() for name in ("eager", "foretrace"))
-    comparison = foretrace.compare([eager, fused])
+    before, after = (
+        foretrace.predict(model, (x,), gpu="H200", variant=name).trace() for name in ("eager", "foretrace")
+    )
+    comparison = foretrace.compare([before, after])
     titles = {place.category: place.title for pair in comparison.pairs for place in pair.places}
     assert titles["fused"].startswith("2 mm + ")
-    assert "gelu + mul → " in titles["fused"]
+    assert "gelu + mul" in titles["fused"].partition(" → ")[0]
     assert "removed" not in titles
 
 
@@ -131,3 +151,82 @@ def test_a_program_without_a_gated_mlp_is_refused_with_the_reason() -> None:
         predict("liger", act=nn.GELU())
     with pytest.raises(InputError, match="is a plain function"):
         foretrace.predict(torch.relu, (x,), gpu="H200", variant="foretrace")
+
+
+# ---- what dispatch would run ----
+
+
+@pytest.mark.parametrize(("gpu", "architecture"), [("A100", "sm_80"), ("B200", "sm_100"), ("H100", "sm_90")])
+@pytest.mark.parametrize("m", [1, 8192])
+def test_the_prediction_and_explain_agree(gpu: str, architecture: str, m: int) -> None:
+    asked = ("gated_mlp", m, N, K, K, "bfloat16", "gelu_tanh")
+    plan = fused_on(find_gpu(gpu), None).plan(FusedProblem(*asked, False, False, "separate", True, "exact"))
+    explained = fused.explain(Problem(*asked, architecture, False))
+    assert isinstance(explained, Explanation)
+    ours = (plan.expand, plan.project)
+    # Which kernel of ours serves Hopper depends on the Triton that is there.
+    if architecture == "sm_90":
+        assert [name == "plain" for name in ours] == [
+            step.name == "plain" for step in (explained.plan.expand, explained.plan.project)
+        ]
+    else:
+        assert ours == (explained.plan.expand.name, explained.plan.project.name)
+
+
+def test_which_kernel_serves_hopper_depends_on_the_triton_of_the_release() -> None:
+    asked = FusedProblem("gated_mlp", M, N, K, K, "bfloat16", "gelu_tanh", True, False, "separate", True, "exact")
+    found = {release: fused_on(find_gpu("H200"), release) for release in ((2, 11), (2, 13), (2, 99), (2, 2))}
+    assert [modules.plan(asked).expand for modules in found.values()] == ["hopper", "tma", "tma", "plain"]
+    assert found[2, 13].assumed == "assumed: Triton 3.7, which torch 2.13 brings"
+    assert "later than 3.7, as torch 2.99" in found[2, 99].assumed
+    assert "older" in found[2, 2].assumed
+
+
+def test_one_row_takes_the_decode_kernels() -> None:
+    model = fused.GatedMLP(K, N, device="meta", dtype=torch.bfloat16)
+    x = torch.empty(1, K, device="meta", dtype=torch.bfloat16)
+    prediction = foretrace.predict(model, (x,), gpu="H200", release=(2, 11))
+    assert kinds(prediction) == [("gemm", "foretrace::gate_up"), ("gemm", "foretrace::project")]
+    assert sum(row.bytes or 0 for row in prediction.info.rows) == 2 * (2 * K + 3 * N * K + 2 * N)
+
+
+def test_a_model_that_holds_fused_modules_is_predicted_as_dispatch_runs_it() -> None:
+    options = {"device": "meta", "dtype": torch.bfloat16}
+    x = torch.empty(M, K, **options)
+    modules = {
+        "foretrace::gate_up": fused.GatedMLP(K, N, packing="interleaved", **options),
+        "foretrace::linear_act": fused.MLP(K, N, **options),
+    }
+    for name, module in modules.items():
+        rows = kinds(foretrace.predict(nn.Sequential(module), (x,), gpu="H200", release=(2, 11)))
+        assert rows[0] == ("gemm", name)
+        assert len(rows) == 2
+    single = foretrace.predict(fused.LinearAct(K, N, **options), (x,), gpu="H200", release=(2, 11))
+    assert [op for _, op in kinds(single)] == ["foretrace::linear_act"]
+    compiled = foretrace.predict(fused.LinearAct(K, N, **options), (x,), gpu="H200", variant="compile")
+    assert any("holds modules of foretrace.fused" in note for note in compiled.info.notes)
+
+
+def test_where_no_kernel_can_run_pytorch_s_operators_are_predicted() -> None:
+    assert [op for _, op in kinds(predict("foretrace", gpu="MI300X"))] == [
+        *("aten::mm", "aten::gelu", "aten::mm", "aten::mul", "aten::mm")
+    ]
+
+
+def test_layers_that_are_no_plain_linear_stay_as_they_are() -> None:
+    class Adapted(nn.Linear):
+        pass
+
+    module = fused.MLP(K, N, device="meta", dtype=torch.bfloat16)
+    module.fc2 = Adapted(N, K, device="meta", dtype=torch.bfloat16)
+    x = torch.empty(M, K, device="meta", dtype=torch.bfloat16)
+    prediction = foretrace.predict(module, (x,), gpu="H200", release=(2, 11))
+    assert any("no plain nn.Linear" in note for note in prediction.info.notes)
+
+
+def test_mlps_of_two_layers_are_replaced_as_run_and_bench_replace_them() -> None:
+    model = nn.Sequential(nn.Linear(K, N), nn.GELU(), nn.Linear(N, K)).to("meta", torch.bfloat16)
+    x = torch.empty(M, K, device="meta", dtype=torch.bfloat16)
+    prediction = foretrace.predict(model, (x,), gpu="H200", variant="foretrace", release=(2, 11))
+    assert [op for _, op in kinds(prediction)] == ["foretrace::linear_act", "aten::addmm"]
+    assert "foretrace replaced Sequential → foretrace MLP" in prediction.info.notes

@@ -20,7 +20,7 @@ from foretrace.capture.bench.work import count_work, hold_against
 from foretrace.capture.surroundings import describe
 from foretrace.capture.variants import MODES, step_of
 from foretrace.capture.workloads import Program
-from foretrace.errors import CaptureError, InputError
+from foretrace.errors import CaptureError, ForetraceError, InputError
 from foretrace.model.bench import Bench, Limits, Work
 from foretrace.model.sidefile import SideFile
 from foretrace.timing import clock_for, interleave
@@ -140,6 +140,7 @@ def _ready(
     torch.manual_seed(request.seed)
     # Without its annotation, which is for traces and costs host time in every call.
     master = replace(request.make(), annotation=None)
+    _refuse_early(master, request, tools, say)
     say("checking against float64")
     yardstick = make_yardstick(master, mode, request.seed)
     work = count_work(master, step_of(master, master.function, mode), mode)
@@ -156,6 +157,26 @@ def _ready(
         return plain, work, limits, again
     both = [item for one in plain for item in (one, captured(one, mode, device, yardstick, tools))]
     return both, work, limits, again
+
+
+def _refuse_early(program: Program, request: Request, tools: Tools, say: Callable[[str], None]) -> None:
+    """Raise :class:`InputError` where a variant has nothing to replace and none is left to hold against another."""
+    device = request.device.partition(":")[0]
+    refused: dict[str, str] = {}
+    left = 0
+    for variant in dict.fromkeys(request.variants):
+        try:
+            tools.check(variant, device)
+        except ForetraceError:
+            continue  # its result will say so
+        reason = tools.refuses(program.function, variant)
+        if reason is None:
+            left += 1
+            continue
+        say(f"{variant}: {reason}")
+        refused[variant] = reason
+    if refused and left < 2:
+        raise InputError("; ".join(refused.values()))
 
 
 def _start(request: Request, tools: Tools, say: Callable[[str], None]) -> float | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from foretrace.capture.variants import check_variant, compiles, replays_graphs, transform
+from foretrace.capture.variants import check_variant, compiles, refusal_of, replays_graphs, transform
 from foretrace.capture.workloads import Program
 from foretrace.prediction.program.walk import tensors_of
 from foretrace.timing import Clock
@@ -34,6 +34,7 @@ class Tools:
 
     transform: Callable[[Callable[..., Any], str], Callable[..., Any]] = transform
     check: Callable[[str, str], str | None] = check_variant
+    refuses: Callable[[Callable[..., Any], str], str | None] = refusal_of
     replays_graphs: Callable[[str], bool] = replays_graphs
     compiles: Callable[[str], bool] = compiles
     start_compiler: Callable[[str], None] = _start_compiler

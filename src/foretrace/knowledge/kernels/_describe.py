@@ -90,6 +90,11 @@ _COUNTED = {"stages": "stage", "align": "element"}
 
 def describe(d: Decoded) -> str:
     """One or two sentences that say in words what ``d`` holds; the unknown parts are named."""
+    if d.family == "foretrace" and "operator" in d.decoded:
+        return (
+            f"{d.short_name}: an operator of foretrace's fused modules, no kernel; the kernels it launches are named "
+            "foretrace_IMPLEMENTATION_STEP, or are the library's."
+        )
     family = _FAMILY_WORDS.get(d.family, d.family if d.family != "unknown" else "")
     what = _KIND_WORDS.get(d.kind, d.kind)
     head = f"{d.short_name}: {what}" + (f" of {family}" if family else "")

@@ -28,6 +28,8 @@ _NAME = re.compile(
     r"(?:_(?P<stages>\d{1,2})stages)?"
     r"(?P<rest>(?:_\w+)?)"
 )
+# What launches the kernels has rows in a trace as well, and is easily taken for one of them.
+_OPERATOR = re.compile(r"foretrace::(?P<name>[a-z]\w*)")
 # A step without an activation in its name still applies one.
 _UNNAMED = "activation"
 
@@ -35,6 +37,8 @@ _UNNAMED = "activation"
 def match(parsed: CppName) -> Found | None:
     """Decode the name of a kernel of foretrace, or ``None``."""
     name = signature_free(parsed.text)
+    if operator := _OPERATOR.fullmatch(name):
+        return Found("other", "foretrace", name, {"operator": operator["name"]})
     found = _NAME.fullmatch(name)
     if found is None:
         return None

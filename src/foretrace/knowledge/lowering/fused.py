@@ -6,25 +6,13 @@ three products of cuBLAS each way, one Triton kernel between them).
 
 from __future__ import annotations
 
-__all__ = ["EPILOGUE_DTYPES", "LEAST_CAPABILITY", "LIGER_KERNELS", "epilogue_of", "fuses"]
-
-# Elsewhere the dispatcher takes cuBLAS and an elementwise kernel, as in fp32, whose products tensor cores do not do.
-EPILOGUE_DTYPES = frozenset({"bf16", "fp16"})
-LEAST_CAPABILITY = (8, 0)
+__all__ = ["LIGER_KERNELS", "epilogue_of"]
 
 # Activation → Liger's forward and backward kernel.
 LIGER_KERNELS: dict[str, tuple[str, str]] = {
     "gelu_tanh": ("_geglu_tanh_forward_kernel", "_geglu_tanh_backward_kernel"),
     "silu": ("_swiglu_forward_kernel", "_swiglu_backward_kernel"),
 }
-
-
-def fuses(dtype: str, capability: str | None) -> bool:
-    """Whether the activation goes into the product's epilogue on a GPU of this compute capability (``"9.0"``)."""
-    if capability is None or dtype not in EPILOGUE_DTYPES:
-        return False
-    major, _, minor = capability.partition(".")
-    return major.isdecimal() and minor.isdecimal() and (int(major), int(minor)) >= LEAST_CAPABILITY
 
 
 def epilogue_of(step: str, activation: str, *, bias: bool = False) -> tuple[str, ...]:

@@ -47,7 +47,8 @@ def schedule(program: Program, gpu: Gpu) -> list[list[Planned]]:
 
 
 def _rows(operator: Operator, work: Work, missing: float, clock: Machine) -> list[Planned]:
-    if work.product is not None and work.epilogue:
+    # What foretrace's decode kernel for the second product has to do is no epilogue, and it is one kernel, too.
+    if work.product is not None and (work.epilogue or work.op == "foretrace::project"):
         return [fused_row(work, missing, clock)]
     if work.product is not None:
         return product_rows(work, missing, clock)

@@ -1,8 +1,4 @@
-"""Gated MLPs as foretrace's fused modules or Liger's run them, on tensors without data.
-
-The predictor takes no part of the fused modules themselves: this says what they launch, in their order, as operators
-of the meta device. `foretrace.prediction.program.lower_fused` turns those into work.
-"""
+"""The MLPs of a program as fused modules or Liger's run them, on tensors without data."""
 
 from __future__ import annotations
 
@@ -14,206 +10,226 @@ import torch
 from torch import Tensor, nn
 
 from foretrace.errors import InputError
-from foretrace.knowledge.dtypes import dtype as element_type
-from foretrace.knowledge.gpus import Gpu
-from foretrace.knowledge.lowering.fused import LIGER_KERNELS, fuses
+from foretrace.knowledge.lowering.fused import LIGER_KERNELS
+from foretrace.model.words import count
+from foretrace.prediction.dispatch import FusedModules, FusedPlan, FusedProblem
 from foretrace.prediction.program.autocast import as_autocast
+from foretrace.prediction.program.fused_layer import FusedFunction, Recipe, apply_activation
+from foretrace.prediction.program.fused_operators import operators
 from foretrace.prediction.program.gated import GatedParts, gated_parts
 
-__all__ = ["NAMESPACE", "with_fused"]
+__all__ = ["holds_fused", "with_fused", "with_liger"]
 
-# Its operators appear in traces under the namespace of the fused modules (`foretrace.prediction.program.observe`).
-NAMESPACE = "foretrace_prediction_fused"
-_library: Any = torch.library.Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
-_operators: Any = getattr(torch.ops, NAMESPACE)
-
-
-def _define(schema: str, run: Callable[..., Any]) -> None:
-    _library.define(schema)
-    _library.impl(schema.partition("(")[0], run, "Meta")
+# The layers of `foretrace.fused.modules`, known by name: the predictor imports none of them.
+_ROOM = "foretrace.fused."
+_OPERATIONS = {"GatedMLP": "gated_mlp", "MLP": "mlp", "LinearAct": "linear_act"}
 
 
-def _gate_up(x: Tensor, gate: Tensor, _up: Tensor, _gb: Any, _ub: Any, _activation: str, keep: bool) -> Any:
-    rows, columns = x.shape[0], gate.shape[0]
-    return x.new_empty(rows, columns), x.new_empty(rows if keep else 0, 2 * columns)
+def _operation(module: nn.Module) -> str | None:
+    for kind in type(module).__mro__:
+        if kind.__module__.startswith(_ROOM) and kind.__name__ in _OPERATIONS:
+            # A subclass with a forward of its own computes something else.
+            own = getattr(type(module), "forward", None)
+            return _OPERATIONS[kind.__name__] if own is getattr(kind, "forward", None) else None
+    return None
 
 
-def _gate_up_backward(_grad: Tensor, _down: Tensor, preact: Tensor, _activation: str, bias: bool) -> Any:
-    return torch.empty_like(preact), preact.new_empty(preact.shape[1] if bias else 0, dtype=torch.float32)
+def holds_fused(function: Callable[..., Any]) -> bool:
+    """Whether a program holds modules of `foretrace.fused`."""
+    return isinstance(function, nn.Module) and any(_operation(item) is not None for item in function.modules())
 
 
-def _act(gate: Tensor, _up: Tensor, _activation: str) -> Any:
-    return torch.empty_like(gate)
+def with_fused(function: Callable[..., Any], fused: FusedModules, notes: list[str]) -> Callable[..., Any]:
+    """The program with every module of `foretrace.fused` in it run as dispatch would, sharing all parameters.
 
-
-def _act_backward(_grad: Tensor, gate: Tensor, up: Tensor, _activation: str) -> Any:
-    return torch.empty_like(gate), torch.empty_like(up)
-
-
-_define(
-    "gate_up(Tensor x, Tensor gate, Tensor up, Tensor? gate_bias, Tensor? up_bias, str activation, bool keep) "
-    "-> (Tensor, Tensor)",
-    _gate_up,
-)
-_define(
-    "gate_up_backward(Tensor grad_out, Tensor down, Tensor preact, str activation, bool bias) -> (Tensor, Tensor)",
-    _gate_up_backward,
-)
-for _kind in ("gated_act", "liger_act"):
-    _define(f"{_kind}(Tensor gate, Tensor up, str activation) -> Tensor", _act)
-    _define(
-        f"{_kind}_backward(Tensor grad_hidden, Tensor gate, Tensor up, str activation) -> (Tensor, Tensor)",
-        _act_backward,
-    )
-
-
-def with_fused(function: Callable[..., Any], variant: str, gpu: Gpu | None, notes: list[str]) -> Callable[..., Any]:
-    """The program with every gated MLP replaced, sharing all parameters.
-
-    Args:
-        function: the program; must be a module.
-        variant: ``foretrace`` or ``liger``.
-        gpu: decides whether activations go into epilogues; ``None``: a recent data-centre GPU.
-        notes: gets what is assumed.
-
-    Raises `InputError` where nothing could be replaced.
+    ``notes`` gets what dispatch chose, and what that rests on. Layers that are no plain `nn.Linear` stay as they are,
+    as the fused modules leave them.
     """
-    if not isinstance(function, nn.Module):
-        raise InputError(f"--variant {variant} replaces modules, and this program is a plain function; use eager")
-    shared: dict[int, Any] = {id(tensor): tensor for tensor in (*function.parameters(), *function.buffers())}
-    root = copy.deepcopy(function, shared)
-    refused: list[str] = []
-    count = 0
 
-    def visit(module: nn.Module) -> nn.Module:
-        nonlocal count
+    def replace(module: nn.Module) -> nn.Module | None:
+        operation = _operation(module)
+        if operation is None:
+            return None
+        if operation != "linear_act" and any(type(child) is not nn.Linear for child in module.children()):
+            notes.append(
+                f"a {type(module).__name__} has layers that are no plain nn.Linear: it is predicted as PyTorch's "
+                "operators, with no kernel of foretrace"
+            )
+            return None
+        return _FusedLayer(module, operation, fused, notes)
+
+    return _replaced(function, replace)[0]
+
+
+def with_liger(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The program with every gated MLP replaced by Liger's; raises `InputError` where nothing could be replaced."""
+    if not isinstance(function, nn.Module):
+        raise InputError("--variant liger replaces modules, and this program is a plain function; use eager")
+    refused: list[str] = []
+
+    def replace(module: nn.Module) -> nn.Module | None:
         parts = gated_parts(module)
-        if isinstance(parts, GatedParts) and (variant != "liger" or parts.activation in LIGER_KERNELS):
-            count += 1
-            return _FusedMLP(parts, variant, gpu)
+        if isinstance(parts, GatedParts) and parts.activation in LIGER_KERNELS:
+            return _LigerMLP(parts)
         if isinstance(parts, str):
             refused.append(parts)
         elif parts is not None:
             refused.append(f"Liger has no gated MLP with {parts.activation}")
+        return None
+
+    result, count = _replaced(function, replace)
+    if not count:
+        why = refused[0] if refused else "a gated MLP is recognised by its gate_proj, up_proj, down_proj and act_fn"
+        raise InputError(f"--variant liger found nothing to replace in {type(function).__name__}: {why}")
+    return result
+
+
+def _replaced(
+    function: Callable[..., Any], replace: Callable[[nn.Module], nn.Module | None]
+) -> tuple[Callable[..., Any], int]:
+    """A copy of a module with what ``replace`` returns in place of its parts, and how many it replaced."""
+    assert isinstance(function, nn.Module)
+    shared: dict[int, Any] = {id(tensor): tensor for tensor in (*function.parameters(), *function.buffers())}
+    root = copy.deepcopy(function, shared)
+    done: dict[int, nn.Module] = {}
+
+    def visit(module: nn.Module) -> nn.Module:
+        made = done.get(id(module)) or replace(module)
+        if made is not None:
+            done[id(module)] = made
+            return made
         for name, child in module.named_children():
             setattr(module, name, visit(child))
         return module
 
-    result = visit(root)
-    if not count:
-        why = refused[0] if refused else "a gated MLP is recognised by its gate_proj, up_proj, down_proj and act_fn"
-        raise InputError(f"--variant {variant} found nothing to replace in {type(function).__name__}: {why}")
-    if variant == "foretrace":
-        notes.append(
-            "the dispatcher's choice is not asked: gate and up products are taken to be one fused kernel wherever that "
-            "can run, and where the tuned tables know better, another one runs"
-        )
-    return result
+    return visit(root), len(done)
 
 
-class _FusedMLP(nn.Module):
-    """``down(activation(gate(x)) * up(x))`` by the kernels of a variant."""
+class _FusedLayer(nn.Module):
+    """A module of `foretrace.fused`, by the kernels that dispatch chooses for each of its calls."""
 
-    def __init__(self, parts: GatedParts, variant: str, gpu: Gpu | None) -> None:
+    def __init__(self, module: nn.Module, operation: str, fused: FusedModules, notes: list[str]) -> None:
         super().__init__()
-        self.gate_proj, self.up_proj, self.down_proj = parts.gate, parts.up, parts.down
-        self._activation = parts.activation
-        self._variant = variant
-        self._capability = "9.0" if gpu is None else gpu.compute_capability
+        self.kept = module  # its parameters stay where the program finds them
+        self.operation = operation
+        self.fused = fused
+        self.notes = notes
+        self.train(module.training)
 
     def forward(self, x: Tensor) -> Tensor:
         """Shapes: x [..., K], result [..., out]."""
-        gate, up, down = self.gate_proj, self.up_proj, self.down_proj
-        known = element_type(str(as_autocast("linear", x)[0].dtype))
-        if self._variant == "liger":
-            hidden = LigerGELUMulFunction.apply(gate(x), up(x), self._activation)  # type: ignore[no-untyped-call]
-        elif known is not None and fuses(known.name, self._capability):
-            return self._fused(x)
-        else:
-            hidden = GatedActFunction.apply(gate(x), up(x), self._activation)  # type: ignore[no-untyped-call]
-        projected: Tensor = down(hidden)
-        return projected
-
-    def _fused(self, x: Tensor) -> Tensor:
-        gate, up, down = self.gate_proj, self.up_proj, self.down_proj
-        tensors = (x, gate.weight, up.weight, down.weight, gate.bias, up.bias, down.bias)
-        flat, *weights = as_autocast("linear", *tensors)
+        flat, *weights = as_autocast("linear", x, *self._weights())
         flat = flat.reshape(-1, flat.shape[-1])
-        if torch.is_grad_enabled() and any(item is not None and item.requires_grad for item in (flat, *weights)):
-            result = GatedMLPFunction.apply(self._activation, flat, *weights)  # type: ignore[no-untyped-call]
+        tensors = [item for item in (flat, *weights) if item is not None]
+        training = torch.is_grad_enabled() and any(item.requires_grad for item in tensors)
+        plan = self._plan(flat, weights, training)
+        if plan.is_plain:
+            result = self._plain(flat, *weights)
         else:
-            result, _, _ = _forward(self._activation, False, flat, *weights)
-        projected: Tensor = result.reshape(*x.shape[:-1], result.shape[-1])
-        return projected
+            recipe = Recipe(self.operation, self.kept.activation, self._packing, plan)  # type: ignore[arg-type]
+            if training:
+                result = FusedFunction.apply(recipe, flat, *weights)  # type: ignore[no-untyped-call]
+            else:
+                result = recipe.forward(flat, tuple(weights), keep=False)[0]
+        shaped: Tensor = result.reshape(*x.shape[:-1], result.shape[-1])
+        return shaped
 
+    @property
+    def _packing(self) -> str:
+        return str(getattr(self.kept, "packing", "separate"))
 
-def _forward(
-    activation: str, keep: bool, x: Tensor, gate: Tensor, up: Tensor, down: Tensor, gb: Any, ub: Any, db: Any
-) -> tuple[Tensor, Tensor, Tensor]:
-    hidden, preact = _operators.gate_up(x, gate, up, gb, ub, activation, keep)
-    result = torch.mm(hidden, down.t()) if db is None else torch.addmm(db, hidden, down.t())
-    return result, hidden, preact
+    def _weights(self) -> tuple[Any, ...]:
+        """First (or gate, or stacked), up and second weight, and a bias for each."""
+        kept: Any = self.kept
+        if self.operation == "linear_act":
+            return kept.weight, None, None, kept.bias, None, None
+        if self.operation == "mlp":
+            return kept.fc1.weight, None, kept.fc2.weight, kept.fc1.bias, None, kept.fc2.bias
+        down = kept.down_proj
+        if self._packing != "separate":
+            return kept.gate_up_proj.weight, None, down.weight, kept.gate_up_proj.bias, None, down.bias
+        gate, up = kept.gate_proj, kept.up_proj
+        return gate.weight, up.weight, down.weight, gate.bias, up.bias, down.bias
 
-
-class GatedMLPFunction(torch.autograd.Function):
-    """The whole MLP; pre-activations and hidden are kept, as the fused modules do by default."""
-
-    @staticmethod
-    def forward(context: Any, activation: str, x: Tensor, *weights: Any) -> Tensor:
-        result, hidden, preact = _forward(activation, True, x, *weights)
-        context.save_for_backward(x, *weights[:3], hidden, preact)
-        context.activation = activation
-        context.biases = [item is not None for item in weights[3:]]
-        return result
-
-    @staticmethod
-    def backward(context: Any, *gradients: Any) -> Any:
-        x, gate, up, down, hidden, preact = context.saved_tensors
-        _, wants_x, *_ = context.needs_input_grad
-        grad = gradients[0].contiguous()
-        of_down = torch.mm(grad.t(), hidden)
-        of_preact, of_bias = _operators.gate_up_backward(grad, down, preact, context.activation, any(context.biases))
-        half = gate.shape[0]
-        of_x = None
-        if wants_x:
-            of_x = torch.mm(of_preact[:, :half], gate).addmm_(of_preact[:, half:], up)
-        of_both = torch.mm(of_preact.t(), x)
-        has_gate, has_up, has_down = context.biases
-        of_biases = (
-            of_bias[:half].to(x.dtype) if has_gate else None,
-            of_bias[half:].to(x.dtype) if has_up else None,
-            grad.sum(0) if has_down else None,
+    def _plan(self, x: Tensor, weights: list[Any], training: bool) -> FusedPlan:
+        first, up, down, bias, up_bias, _ = weights
+        stacked = self.operation == "gated_mlp" and up is None
+        rows = [x, *(item for item in (first, up, down) if item is not None)]
+        problem = FusedProblem(
+            operation=self.operation,
+            m=x.shape[0],
+            n=first.shape[0] // (2 if stacked else 1),
+            k=x.shape[1],
+            out=0 if down is None else down.shape[0],
+            dtype=str(x.dtype).removeprefix("torch."),
+            activation=str(self.kept.activation),
+            training=training,
+            bias=bias is not None or up_bias is not None,
+            packing=self._packing,
+            aligned=all(item.shape[1] * item.element_size() % 16 == 0 for item in rows),
+            precision=str(self.kept.precision),
         )
-        return None, of_x, of_both[:half], of_both[half:], of_down, *of_biases
+        plan = self.fused.plan(problem)
+        save = str(self.kept.save)
+        if training and save != "auto":
+            plan = FusedPlan(plan.expand, plan.project, plan.backward, save, plan.source)
+        self._note(problem, plan)
+        return plan
+
+    def _note(self, problem: FusedProblem, plan: FusedPlan) -> None:
+        steps = [f"expand={plan.expand}"]
+        steps += [f"project={plan.project}"] if problem.out else []
+        steps += [f"backward={plan.backward}", f"save={plan.save}"] if problem.training else []
+        self.notes.append(
+            f"dispatch runs {problem.operation} of {count(problem.m, 'row')} as {' '.join(steps)} ({plan.source}); "
+            f"{self.fused.assumed}"
+        )
+
+    def _plain(self, x: Tensor, first: Any, up: Any, down: Any, bias: Any, up_bias: Any, down_bias: Any) -> Tensor:
+        """PyTorch's operators and its autograd, as the fused modules run where no kernel of theirs wins."""
+        name = str(self.kept.activation)
+        linear = nn.functional.linear
+        pre = linear(x, first, bias)
+        if self.operation != "gated_mlp":
+            hidden = apply_activation(name, pre)
+        elif up is not None:
+            hidden = apply_activation(name, pre) * linear(x, up, up_bias)
+        else:
+            gate, other = Recipe("gated_mlp", name, self._packing, _PLAIN).gate_and_up(pre.t())
+            hidden = apply_activation(name, gate.t()) * other.t()
+        return hidden if down is None else linear(hidden, down, down_bias)
 
 
-class GatedActFunction(torch.autograd.Function):
-    """The activation and the product by foretrace's elementwise kernel."""
+_PLAIN = FusedPlan("plain", "plain", "plain", "preact", "")
 
-    @staticmethod
-    def forward(context: Any, gate: Tensor, up: Tensor, activation: str) -> Tensor:
-        context.save_for_backward(gate, up)
-        context.activation = activation
-        hidden: Tensor = _operators.gated_act(gate, up, activation)
-        return hidden
 
-    @staticmethod
-    def backward(context: Any, *gradients: Any) -> Any:
-        gate, up = context.saved_tensors
-        return (*_operators.gated_act_backward(gradients[0].contiguous(), gate, up, context.activation), None)
+class _LigerMLP(nn.Module):
+    """``down(activation(gate(x)) * up(x))`` by Liger's kernel between three products of the library."""
+
+    def __init__(self, parts: GatedParts) -> None:
+        super().__init__()
+        self.gate_proj, self.up_proj, self.down_proj = parts.gate, parts.up, parts.down
+        self._activation = parts.activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Shapes: x [..., K], result [..., out]."""
+        gate, up = self.gate_proj(x), self.up_proj(x)
+        hidden = LigerGELUMulFunction.apply(gate, up, self._activation)  # type: ignore[no-untyped-call]
+        projected: Tensor = self.down_proj(hidden)
+        return projected
 
 
 class LigerGELUMulFunction(torch.autograd.Function):
-    """The same by Liger's; both of its functions have this row's cost, whatever their name."""
+    """The activation and the product; both of Liger's functions have this row's cost, whatever their name."""
 
     @staticmethod
     def forward(context: Any, gate: Tensor, up: Tensor, activation: str) -> Tensor:
         context.save_for_backward(gate, up)
         context.activation = activation
-        hidden: Tensor = _operators.liger_act(gate, up, activation)
+        hidden: Tensor = operators.liger_act(gate, up, activation)
         return hidden
 
     @staticmethod
     def backward(context: Any, *gradients: Any) -> Any:
         gate, up = context.saved_tensors
-        return (*_operators.liger_act_backward(gradients[0].contiguous(), gate, up, context.activation), None)
+        return (*operators.liger_act_backward(gradients[0].contiguous(), gate, up, context.activation), None)

@@ -26,6 +26,27 @@ def _gate_up_backward(call: Call, _: Fresh) -> list[Work]:
     return [_product(call, Product(m, n, k, 1, "NN"), epilogue_of("gate_up_backward", call.argument("activation")))]
 
 
+def _linear_act(call: Call, _: Fresh) -> list[Work]:
+    x, weight, bias = call.args[:3]
+    (m, k), n = x.shape, weight.shape[0]
+    epilogue = epilogue_of("linear_act", call.argument("activation"), bias=bias is not None)
+    return [_product(call, Product(m, n, k, 1, "TN"), epilogue)]
+
+
+def _linear_act_backward(call: Call, _: Fresh) -> list[Work]:
+    gradient, down = call.args[:2]
+    (m, k), n = gradient.shape, down.shape[1]
+    epilogue = epilogue_of("linear_act_backward", call.argument("activation"))
+    return [_product(call, Product(m, n, k, 1, "NN"), epilogue)]
+
+
+def _project(call: Call, _: Fresh) -> list[Work]:
+    """The product of few rows by a kernel of foretrace's, which adds the bias."""
+    hidden, weight, bias = call.args[:3]
+    (m, k), n = hidden.shape, weight.shape[0]
+    return [_product(call, Product(m, n, k, 1, "TN"), () if bias is None else ("bias",))]
+
+
 def _product(call: Call, product: Product, epilogue: tuple[str, ...]) -> Work:
     results = [item for item in call.outputs if item.elements]
     return Work(
@@ -43,10 +64,16 @@ def _product(call: Call, product: Product, epilogue: tuple[str, ...]) -> Work:
 
 
 def _gated_act(call: Call, _: Fresh) -> list[Work]:
+    return [replace(plain(call, "fused"), parts=(*_parts(call), "mul"), generated=True)]
+
+
+def _act(call: Call, _: Fresh) -> list[Work]:
+    return [replace(plain(call, "elementwise"), parts=_parts(call), generated=True)]
+
+
+def _parts(call: Call) -> tuple[str, ...]:
     activation = call.argument("activation").partition("_")[0]
-    is_backward = call.base.endswith("_backward")
-    name = f"{activation}_backward" if is_backward else activation
-    return [replace(plain(call, "fused"), parts=(name, "mul"), generated=True)]
+    return (f"{activation}_backward" if call.base.endswith("_backward") else activation,)
 
 
 def _liger_act(call: Call, fresh: Fresh) -> list[Work]:
@@ -58,6 +85,10 @@ def _liger_act(call: Call, fresh: Fresh) -> list[Work]:
 FUSED: Mapping[str, Rule] = {
     "gate_up": _gate_up,
     "gate_up_backward": _gate_up_backward,
+    "linear_act": _linear_act,
+    "linear_act_backward": _linear_act_backward,
+    "project": _project,
+    **dict.fromkeys(("act", "act_backward"), _act),
     **dict.fromkeys(("gated_act", "gated_act_backward"), _gated_act),
     **dict.fromkeys(("liger_act", "liger_act_backward"), _liger_act),
 }

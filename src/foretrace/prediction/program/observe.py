@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from foretrace.errors import ProfilerActiveError
 from foretrace.knowledge.dtypes import dtype as element_type
-from foretrace.prediction.program.fused import NAMESPACE as FUSED_NAMESPACE
+from foretrace.prediction.program.fused_operators import NAMESPACE as FUSED_NAMESPACE
 from foretrace.prediction.program.operands import Call, Operand
 from foretrace.prediction.program.rms import LIBRARY
 from foretrace.prediction.work import Tensor

@@ -14,9 +14,10 @@ import torch
 from foretrace.errors import InputError
 from foretrace.knowledge.gpus import Gpu
 from foretrace.model.words import many_of
+from foretrace.prediction.dispatch import FusedModules
 from foretrace.prediction.program.autocast import autocast_on_gpu
 from foretrace.prediction.program.failures import failure_said
-from foretrace.prediction.program.fused import with_fused
+from foretrace.prediction.program.fused import holds_fused, with_fused, with_liger
 from foretrace.prediction.program.graphs import Compiler
 from foretrace.prediction.program.lower import Lowering
 from foretrace.prediction.program.observe import ModulePath, Recorder, Storages, dtype_of, observe
@@ -24,7 +25,7 @@ from foretrace.prediction.program.stand_ins import AsOnGpu, torch_version
 from foretrace.prediction.program.target import to_meta
 from foretrace.prediction.program.tree import build_tree
 from foretrace.prediction.program.walk import tensors_of
-from foretrace.prediction.variants import REPLACING, check_variant
+from foretrace.prediction.variants import check_variant
 from foretrace.prediction.work import Mode, Program
 
 __all__ = ["trace_program"]
@@ -44,6 +45,7 @@ def trace_program(
     gpu: Gpu | None = None,
     annotation: str | None = None,
     release: tuple[int, int] | None = None,
+    fused: FusedModules | None = None,
 ) -> Program:
     """What one step of ``function(*inputs, **keywords)`` asks of a GPU.
 
@@ -59,6 +61,7 @@ def trace_program(
         mode: ``forward`` or ``train``.
         gpu: the GPU to choose attention backends and reductions for; ``None``: a recent data-centre GPU.
         release: the release of torch that will run on the GPU, ``(2, 11)``; ``None``: the one that is installed here.
+        fused: what to ask about the modules of `foretrace.fused`; ``None``: they are run as PyTorch's operators.
         annotation: a `record_function` around the forward pass, as the built-in workloads have one.
 
     Raises:
@@ -72,8 +75,7 @@ def trace_program(
     runs_with = release or torch_version()
     storages = Storages()
     notes = _not_followed(function, mode)
-    if variant in REPLACING:
-        function = with_fused(function, variant, gpu, notes)
+    function = _with_replacements(function, variant, fused, notes)
     path = ModulePath(function)
     recorder = Recorder(storages, path)
     context = Lowering(gpu, fresh=storages.fresh)
@@ -101,6 +103,28 @@ def trace_program(
         item = recorder.operand(tensor)
         program.persistent.setdefault(item.tensor.storage, item.access.bytes)
     return program
+
+
+def _with_replacements(
+    function: Callable[..., Any], variant: str, fused: FusedModules | None, notes: list[str]
+) -> Callable[..., Any]:
+    """The program with its MLPs run by the kernels of a variant, or by those of the fused modules it holds."""
+    if variant == "liger":
+        return with_liger(function)
+    if variant == "foretrace":
+        if fused is None:
+            raise InputError("nothing was given that tells what the fused modules run; call foretrace.predict")
+        function, said = fused.swap(function)
+        notes += [said] if said is not None else []
+    if not holds_fused(function):
+        return function
+    if variant == "compile" or fused is None:
+        notes.append(
+            "the program holds modules of foretrace.fused, and here they are predicted as PyTorch's operators, with no "
+            "kernel of foretrace; predict it with --variant eager for what their dispatcher runs"
+        )
+        return function
+    return with_fused(function, fused, notes)
 
 
 @contextmanager

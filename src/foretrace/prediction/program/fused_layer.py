@@ -1,0 +1,205 @@
+"""A fused layer as its plan runs it: each step by a kernel of its own, or by products of the library and what follows.
+
+The predictor takes no part of the fused modules themselves: this says what they launch, in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from foretrace.prediction.dispatch import FusedPlan
+from foretrace.prediction.program.fused_operators import operators
+
+__all__ = ["FusedFunction", "Recipe", "apply_activation"]
+
+_NO_KERNEL = ("plain", "elementwise")
+
+# First weight (or gate, or the stacked one), up or None, second or None, and a bias for each.
+Weights = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
+
+
+def apply_activation(name: str, x: Tensor) -> Tensor:
+    """The activation by PyTorch's operators."""
+    if name == "relu2":
+        return functional.relu(x).square()
+    if name.startswith("gelu"):
+        return functional.gelu(x, approximate="tanh" if name == "gelu_tanh" else "none")
+    named: dict[str, Callable[[Tensor], Tensor]] = {
+        "silu": functional.silu,
+        "relu": functional.relu,
+        "sigmoid": torch.sigmoid,
+    }
+    return named[name](x)
+
+
+def _gradient(name: str, grad: Tensor, x: Tensor) -> Tensor:
+    aten: Any = torch.ops.aten
+    if name == "relu2":
+        return aten.threshold_backward(grad, x, 0) * functional.relu(x)  # type: ignore[no-any-return]
+    if name.startswith("gelu"):
+        return aten.gelu_backward(grad, x, approximate="tanh" if name == "gelu_tanh" else "none")  # type: ignore[no-any-return]
+    if name == "silu":
+        return aten.silu_backward(grad, x)  # type: ignore[no-any-return]
+    if name == "relu":
+        return aten.threshold_backward(grad, x, 0)  # type: ignore[no-any-return]
+    return aten.sigmoid_backward(grad, torch.sigmoid(x))  # type: ignore[no-any-return]
+
+
+def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return torch.mm(x, weight.t()) if bias is None else torch.addmm(bias, x, weight.t())
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one call runs. ``operation``, ``activation``, ``packing`` and ``plan``: words of `foretrace.fused.plan`."""
+
+    operation: str
+    activation: str
+    packing: str
+    plan: FusedPlan
+
+    @property
+    def gated(self) -> bool:
+        """Whether there is a gate."""
+        return self.operation == "gated_mlp"
+
+    def gate_and_up(self, both: Tensor) -> tuple[Tensor, Tensor]:
+        """Views of a stacked weight or bias."""
+        if self.packing == "interleaved":
+            return both[0::2], both[1::2]
+        first, second = both.chunk(2)
+        return (first, second) if self.packing == "gate_up" else (second, first)
+
+    def expand(self, x: Tensor, weights: Weights, *, keep: bool) -> tuple[Tensor, Tensor | None]:
+        """Hidden [M, N] and, if they are kept, the pre-activations."""
+        first, up, _, bias, up_bias, _ = weights
+        how = self.plan.expand
+        if not self.gated:
+            if how not in _NO_KERNEL:
+                hidden, preact = operators.linear_act(x, first, bias, self.activation, keep)
+                return hidden, preact if keep else None
+            preact = _product(x, first, bias)
+            plain = how == "plain"
+            hidden = apply_activation(self.activation, preact) if plain else operators.act(preact, self.activation)
+            return hidden, preact
+        if how not in _NO_KERNEL:
+            gate = first
+            if up is None:
+                gate, up = self.gate_and_up(first)
+                bias, up_bias = (None, None) if bias is None else self.gate_and_up(bias)
+            hidden, preact = operators.gate_up(x, gate, up, bias, up_bias, self.activation, keep)
+            return hidden, preact if keep else None
+        if up is None:
+            preact = _product(x, first, bias)
+        else:
+            half = first.shape[0]
+            preact = x.new_empty(x.shape[0], 2 * half)
+            for weight, own, columns in ((first, bias, preact[:, :half]), (up, up_bias, preact[:, half:])):
+                if own is None:
+                    torch.mm(x, weight.t(), out=columns)
+                else:
+                    torch.addmm(own, x, weight.t(), out=columns)
+        gate, other = preact.chunk(2, dim=1)
+        if how == "elementwise":
+            return operators.gated_act(gate, other, self.activation), preact
+        return apply_activation(self.activation, gate).mul_(other), preact
+
+    def forward(self, x: Tensor, weights: Weights, *, keep: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Output, hidden and pre-activations."""
+        hidden, preact = self.expand(x, weights, keep=keep)
+        down, bias = weights[2], weights[5]
+        if down is None:
+            return hidden, hidden, preact
+        if self.plan.project == "small":
+            return operators.project(hidden, down, bias), hidden, preact
+        return _product(hidden, down, bias), hidden, preact
+
+    def through(
+        self, grad: Tensor, down: Tensor | None, preact: Tensor, *, bias: bool, again: bool
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Gradient of the pre-activations, its column sums, and hidden once more where it was not kept."""
+        how = self.plan.backward
+        if down is not None and how not in _NO_KERNEL:
+            step = operators.gate_up_backward if self.gated else operators.linear_act_backward
+            result, sums, hidden = step(grad, down, preact, self.activation, bias, again)
+            return result, sums if bias else None, hidden if again else None
+        if down is not None:
+            grad = torch.mm(grad, down)
+        result, hidden = self._elementwise(grad, preact, again) if how != "plain" else self._plain(grad, preact, again)
+        return result, result.sum(0, dtype=torch.float32) if bias else None, hidden
+
+    def _elementwise(self, grad: Tensor, preact: Tensor, again: bool) -> tuple[Tensor, Tensor | None]:
+        name = self.activation
+        if not self.gated:
+            return operators.act_backward(grad, preact, name), operators.act(preact, name) if again else None
+        gate, up = preact.chunk(2, dim=1)
+        operators.gated_act_backward(grad, gate, up, name)
+        # The kernel writes both gradients into the buffer of the pre-activations, or into one like it.
+        return preact, operators.gated_act(gate, up, name) if again else None
+
+    def _plain(self, grad: Tensor, preact: Tensor, again: bool) -> tuple[Tensor, Tensor | None]:
+        name = self.activation
+        if not self.gated:
+            return _gradient(name, grad, preact), apply_activation(name, preact) if again else None
+        gate, up = preact.chunk(2, dim=1)
+        activated = apply_activation(name, gate)
+        hidden = activated * up if again else None
+        result = torch.empty_like(preact)
+        half = gate.shape[1]
+        of_gate, of_up = _gradient(name, grad * up, gate), activated.mul_(grad)
+        result[:, :half].copy_(of_gate)
+        result[:, half:].copy_(of_up)
+        return result, hidden
+
+
+class FusedFunction(torch.autograd.Function):
+    """A whole layer; it keeps what the plan says: pre-activations and hidden, the former alone, or the input alone."""
+
+    @staticmethod
+    def forward(context: Any, recipe: Recipe, x: Tensor, *weights: Any) -> Tensor:
+        """Output [M, out] of a call with ``recipe`` on x [M, K] and the `Weights`."""
+        save = recipe.plan.save
+        result, hidden, preact = recipe.forward(x, weights, keep=save != "input")
+        kept = hidden if save == "preact" and weights[2] is not None else None
+        context.save_for_backward(x, kept, None if save == "input" else preact, *weights)
+        context.recipe = recipe
+        return result
+
+    @staticmethod
+    def backward(context: Any, *gradients: Any) -> Any:
+        """The gradients of what forward was given."""
+        x, hidden, preact, *weights = context.saved_tensors
+        first, up, down, bias, up_bias, down_bias = weights
+        recipe: Recipe = context.recipe
+        grad = gradients[0].contiguous()
+        if preact is None:
+            hidden, preact = recipe.expand(x, weights, keep=True)
+        again = hidden is None and down is not None
+        has_bias = bias is not None or up_bias is not None
+        of_preact, sums, made = recipe.through(grad, down, preact, bias=has_bias, again=again)
+        inner = made if again else hidden
+        of_down = None if down is None or inner is None else torch.mm(grad.t(), inner)
+        half = first.shape[0]
+        of_x = None
+        if context.needs_input_grad[1]:
+            if up is None:
+                of_x = torch.mm(of_preact, first)
+            else:
+                of_x = torch.mm(of_preact[:, :half], first).addmm_(of_preact[:, half:], up)
+        of_first = torch.mm(of_preact.t(), x)
+        return (
+            None,
+            of_x,
+            of_first[:half],
+            None if up is None else of_first[half:],
+            of_down,
+            None if bias is None or sums is None else sums[:half].to(x.dtype),
+            None if up_bias is None or sums is None else sums[half:].to(x.dtype),
+            None if down_bias is None else grad.sum(0),
+        )
