@@ -44,7 +44,9 @@ if what == "thread":
     threading.Thread(target=work).start()
 if what == "sleep":
     print("ready", flush=True)
-    time.sleep(60)
+    # In short naps: a signal that comes just before the system call would not end a long one.
+    for _ in range(600):
+        time.sleep(0.1)
 """
 
 
