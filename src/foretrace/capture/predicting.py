@@ -8,10 +8,11 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from foretrace.errors import MissingExtraError
 from foretrace.knowledge.gpus import Gpu
+from foretrace.knowledge.releases import LATER_TRITON, TRITON_OF_TORCH
 from foretrace.prediction import predict as predictor
 from foretrace.prediction.dispatch import FusedModules, FusedPlan, FusedProblem
 from foretrace.prediction.predict import Prediction, find_gpu
@@ -22,22 +23,6 @@ if TYPE_CHECKING:
     from foretrace.fused.dispatch.environment import Environment
 
 __all__ = ["architecture_of", "fused_on", "need_torch", "predict"]
-
-# The Triton that a release of torch for CUDA depends on (Requires-Dist in the metadata of its Linux wheels).
-_TRITON_OF: Final[dict[tuple[int, int], tuple[int, int]]] = {
-    (2, 4): (3, 0),
-    (2, 5): (3, 1),
-    (2, 6): (3, 2),
-    (2, 7): (3, 3),
-    (2, 8): (3, 4),
-    (2, 9): (3, 5),
-    (2, 10): (3, 6),
-    (2, 11): (3, 6),
-    (2, 12): (3, 7),
-    (2, 13): (3, 7),
-}
-# Of a later torch all that matters is that its Triton is later, too.
-_LATER: Final = (3, 8)
 
 
 def predict(
@@ -136,8 +121,8 @@ def _environment(release: tuple[int, int] | None) -> tuple[Environment, str]:
     release = release or here.torch
     if release is None:
         return here, "it is not known which torch will run there"
-    known = _TRITON_OF.get(release)
-    triton = known or (_LATER if release > max(_TRITON_OF) else None)
+    known = TRITON_OF_TORCH.get(release)
+    triton = known or (LATER_TRITON if release > max(TRITON_OF_TORCH) else None)
     versions = f"torch {release[0]}.{release[1]}"
     if triton is None:
         return Environment(release, None), f"{versions} is older than any that the fused modules run with"

@@ -18,7 +18,7 @@ from foretrace.errors import InputError
 from foretrace.fused import activations
 from foretrace.fused.modules import MLP, GatedMLP, LinearAct, halves
 
-__all__ = ["refuse_unlike"]
+__all__ = ["refuse_unlike", "unfit"]
 
 Made = GatedMLP | MLP | LinearAct
 
@@ -43,12 +43,12 @@ def refuse_unlike(module: nn.Module, made: Made) -> None:
         for scale in _SCALES:
             expected, found = _both(module, made, x * scale, values)
             if not isinstance(expected, Tensor) or expected.shape != found.shape:
-                raise _cannot(module, f"does not return one tensor of shape {list(found.shape)}")
+                raise unfit(module, f"does not return one tensor of shape {list(found.shape)}")
             expected, found = expected.double(), found.double()
             if not bool(expected.isfinite().all()):
                 continue  # fp16 at its end
             if not (expected - found).norm() <= allowed * expected.norm():
-                raise _cannot(
+                raise unfit(
                     module, "computes something else than its layers and activation say (a scale, a clamp, dropout?)"
                 )
             told = told or _tells(expected)
@@ -87,7 +87,7 @@ def _both(module: nn.Module, made: Made, x: Tensor, values: dict[str, Tensor] | 
             shared = {name: of[id(parameter)] for name, parameter in composed.named_parameters() if id(parameter) in of}
             return functional_call(module, values, (x,)), cast(Tensor, functional_call(composed, shared, (x,)))
         except Exception as error:
-            raise _cannot(module, f"fails on an input {list(x.shape)} ({type(error).__name__}: {error})") from error
+            raise unfit(module, f"fails on an input {list(x.shape)} ({type(error).__name__}: {error})") from error
         finally:
             for each, mode in modes.items():
                 each.training = mode
@@ -124,5 +124,6 @@ def _features(made: Made) -> int:
     return int(first.weight.shape[-1] if width is None else width)
 
 
-def _cannot(module: nn.Module, why: str) -> InputError:
+def unfit(module: nn.Module, why: str) -> InputError:
+    """The error of a module that no fused one can stand for; ``why`` goes on after "it"."""
     return InputError(f"{type(module).__name__} cannot be converted: it {why}")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from foretrace.errors import InputError
 from foretrace.fused import activations
-from foretrace.fused.alike import refuse_unlike
+from foretrace.fused.alike import refuse_unlike, unfit
 from foretrace.fused.functional import SaveChoice
 from foretrace.fused.modules import MLP, GatedMLP, LinearAct
 from foretrace.fused.plan import Packing, Precision
@@ -131,16 +131,16 @@ def _layers(module: nn.Module) -> dict[str, Any]:
         if all(name in children for name in names):
             others = [name for name in children if name not in names]
             if others:
-                raise _cannot(module, f"has a layer {others[0]!r} that a fused module would leave out")
+                raise unfit(module, f"has a layer {others[0]!r} that a fused module would leave out")
             for name in names:
                 _refuse_foreign(module, name, children[name])
             return {name: children[name] for name in names}
-    raise _cannot(module, f"holds {', '.join(children) or 'no layers'}, and no set of names that is known")
+    raise unfit(module, f"holds {', '.join(children) or 'no layers'}, and no set of names that is known")
 
 
 def _sequence(module: nn.Sequential, children: dict[str, nn.Module]) -> dict[str, Any]:
     if [type(child) is nn.Linear for child in children.values()] not in ([True, False], [True, False, True]):
-        raise _cannot(module, "is neither (Linear, activation, Linear) nor (Linear, activation)")
+        raise unfit(module, "is neither (Linear, activation, Linear) nor (Linear, activation)")
     return {name: child for name, child in children.items() if type(child) is nn.Linear}
 
 
@@ -155,9 +155,9 @@ def _is_idle(name: str, child: nn.Module) -> bool:
 
 def _refuse_foreign(module: nn.Module, name: str, child: nn.Module) -> None:
     if any(kind.__name__ == "Conv1D" for kind in type(child).__mro__):
-        raise _cannot(module, f"keeps {name!r} transposed, [in, out]: replace that Conv1D by an nn.Linear first")
+        raise unfit(module, f"keeps {name!r} transposed, [in, out]: replace that Conv1D by an nn.Linear first")
     if not isinstance(getattr(child, "weight", None), Tensor):
-        raise _cannot(module, f"has a {type(child).__name__} for {name!r}, which is no linear layer")
+        raise unfit(module, f"has a {type(child).__name__} for {name!r}, which is no linear layer")
 
 
 def _refuse_wrapped(module: nn.Module) -> None:
@@ -171,19 +171,19 @@ def _refuse_wrapped(module: nn.Module) -> None:
                 f"convert the module inside (.{name}), and wrap the result"
             )
     if type(module) is nn.Linear:
-        raise _cannot(module, "has no activation: give both, as nn.Sequential(linear, nn.GELU())")
+        raise unfit(module, "has no activation: give both, as nn.Sequential(linear, nn.GELU())")
 
 
 def _refuse_what_would_be_lost(module: nn.Module) -> None:
     hooked = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
     if hooked or "forward" in module.__dict__:
-        raise _cannot(module, "has hooks or a forward of its own, which a new module would not run: remove them first")
+        raise unfit(module, "has hooks or a forward of its own, which a new module would not run: remove them first")
     for held in _held(module):
         if isinstance(held, nn.Module) and (held._forward_hooks or held._forward_pre_hooks):
-            raise _cannot(module, "has hooks on its activation, which a new module would not run: remove them first")
+            raise unfit(module, "has hooks on its activation, which a new module would not run: remove them first")
     own = [*module._parameters, *module._buffers]
     if own:
-        raise _cannot(module, f"has a parameter or buffer {own[0]!r} beside its layers")
+        raise unfit(module, f"has a parameter or buffer {own[0]!r} beside its layers")
 
 
 def _packing(module: nn.Module, packing: Packing | None) -> Packing:
@@ -201,12 +201,12 @@ def _activation(module: nn.Module, given: str | None) -> str:
     held = list(_held(module))
     found = {activations.canonical(one) for one in held if named is None or _is_known(one)}
     if len(found) > 1:
-        raise _cannot(module, f"names several activations ({', '.join(sorted(found))}): give activation=")
+        raise unfit(module, f"names several activations ({', '.join(sorted(found))}): give activation=")
     if not found and named is None:
-        raise _cannot(module, "does not say its activation: give activation=")
+        raise unfit(module, "does not say its activation: give activation=")
     own = found.pop() if found else named
     if named is not None and own != named:
-        raise _cannot(module, f"computes {own}, not the activation={given!r} that was given")
+        raise unfit(module, f"computes {own}, not the activation={given!r} that was given")
     assert own is not None
     return own
 
@@ -228,7 +228,3 @@ def _held(module: nn.Module) -> Iterable[Any]:
         return functions
     config = getattr(module, "config", None)
     return [getattr(config, name) for name in _CONFIG_NAMES if getattr(config, name, None) is not None]
-
-
-def _cannot(module: nn.Module, why: str) -> InputError:
-    return InputError(f"{type(module).__name__} cannot be converted: it {why}")

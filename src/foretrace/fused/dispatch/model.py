@@ -101,8 +101,6 @@ class _Fused:
     others: tuple[tuple[Role, Options, _Way, int], ...] = ()
 
 
-_PORTABLE_BACK: Final = _Way(128, 1.3, 0.9)
-_TMA_BACK: Final = _Way(128, 2.0, 0.8)
 _FUSED: Final[dict[str, _Fused]] = {
     "portable": _Fused(0.83, 0.4, _Way(256, 1.3, 0.9), _Way(128, 1.3, 0.9), True),
     "tma": _Fused(1.0, 0.5, _Way(256, -0.3, 0.8), _Way(128, 2.0, 0.8), True),

@@ -13,6 +13,7 @@ from foretrace.fused.kernels.activation import kernel_precision
 from foretrace.fused.kernels.hopper.backward import foretrace_hopper_backward
 from foretrace.fused.kernels.hopper.forward import foretrace_hopper_forward
 from foretrace.fused.kernels.launch import (
+    VERSION,
     Descriptor,
     Launcher,
     Repetition,
@@ -42,7 +43,7 @@ _backwards: dict[Any, Repetition] = {}
 
 
 def _checked(*operands: torch.Tensor) -> None:
-    if tuple(int(part) for part in triton.__version__.split(".")[:2]) not in VERSIONS:
+    if VERSION not in VERSIONS:
         raise InputError(f"the hopper kernels were not tried with Triton {triton.__version__}; use the tma kernels.")
     for operand in operands:
         if operand.dtype not in (torch.bfloat16, torch.float16) or not tma_legal(operand):
