@@ -122,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--only", nargs="+", metavar="NAME", help="entrants; eager comes along")
     add("--without", nargs="+", metavar="NAME", help="entrants to leave out, as quack, whose tuning takes a minute")
     add("--force", nargs="+", metavar="WORDS", help='more entrants of ours: "expand=tma backward=elementwise"')
-    add("--variants", action="store_true", help="also the tuning options of our implementations (never-slower, decode)")
+    add("--variants", action="store_true", help="also our implementations' tuning options, where each is measured")
     add("--rounds", type=int, default=9, help="least number of rounds (default: 9)")
     add("--most-rounds", type=int, default=60, help="most, while --case-s lasts (default: 60)")
     add("--case-s", type=float, help="seconds for each timing of a case (default: 2; in never-slower 0.5)")

@@ -21,7 +21,7 @@ from fused_bench.activations import ACTIVATIONS
 from fused_bench.case import Case, Mode, Operation
 from fused_bench.entrants import Entrant, UnavailableError
 from fused_bench.operands import DTYPES, Operands
-from fused_bench.prepare import leaves_of, said, step_of
+from fused_bench.prepare import fresh_compiler, leaves_of, said, step_of
 from fused_bench.session import Session
 from fused_bench.shapes import SMALL
 from fused_bench.tables import text_table
@@ -146,6 +146,7 @@ def measure_sweep(session: Session, case: Case) -> dict[str, Any]:
     entrants = [one for one in entrants_for(session, case, implementations=True) if one.name not in _SKIP]
     asked: tuple[tuple[Mode, str, Tensor], ...] = (("forward", "value", value), ("train", "slope", slope))
     eager: dict[str, Tensor] = {}
+    fresh_compiler()
     for entrant in sorted(session.wanted(entrants), key=lambda one: one.name != "eager"):
         result: dict[str, Any] = {"role": entrant.role, "state": "ok", "reason": None}
         record["entrants"][entrant.name] = result

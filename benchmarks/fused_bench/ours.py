@@ -140,32 +140,54 @@ def choices_for(case: Case, device: str, *, variants: bool = False) -> list[str]
     """The forced choices worth measuring, as words: every possible forward, and for training a subset of the pairs.
 
     A forward implementation and a backward one cost independently of each other, so pairs of equal name and pairs
-    with ``elementwise`` on either side are enough. ``variants``: also the tuning options of each implementation.
+    with ``elementwise`` on either side are enough. ``variants``: also the tuning options of the implementations that
+    the model thinks near the best, and nothing of those it thinks far from it.
     """
-    dispatch = _fused("foretrace.fused.dispatch.candidates")
-    choice = _fused("foretrace.fused.dispatch.choice")
-    environment = _fused("foretrace.fused.dispatch.environment").current()
     problem = problem_of(case, architecture_of(device))
-
-    def names(role: str) -> list[str]:
-        found = dispatch.possible(role, problem, environment)
-        if not variants:
-            return [candidate.name for candidate in found]
-        return [
-            choice.write_implementation(one)
-            for candidate in found
-            for one in candidate.implementations(case.operation, role)
-        ]
-
-    expands = names("expand")
-    projects = names("project") if case.operation == "gated_mlp" else ["plain"]
+    expands = _named("expand", problem, variants)
+    projects = _named("project", problem, variants) if case.operation == "gated_mlp" else ["plain"]
     if case.mode == "forward":
-        return [f"expand={expand} project={project}" for expand, project in product(expands, projects)]
+        few = [name for name in projects if "[" not in name]
+        return [
+            f"expand={expand} project={project}"
+            for expand in expands
+            for project in (projects if _family(expand) == "small" else few)
+        ]
     found = []
-    for expand, backward in product(expands, names("backward")):
-        alike = expand.partition("[")[0] == backward.partition("[")[0]
+    for expand, backward in product(expands, _named("backward", problem, variants)):
+        alike = _family(expand) == _family(backward)
         if alike or "elementwise" in (expand, backward):
             found.append(f"expand={expand} project=plain backward={backward} save=preact")
-            if alike and case.operation == "gated_mlp" and expand not in ("plain", "elementwise"):
+            fused = case.operation == "gated_mlp" and expand not in ("plain", "elementwise")
+            if alike and fused and "[" not in expand + backward:
                 found.append(f"expand={expand} project=plain backward={backward} save=recompute")
     return found
+
+
+# By the model, which knows costs to some 20 %.
+_NEAR, _FAR = 1.2, 1.5
+
+
+def _named(role: str, problem: Any, variants: bool) -> list[str]:
+    """The possible implementations of a step, in the words of a choice."""
+    candidates = _fused("foretrace.fused.dispatch.candidates")
+    write = _fused("foretrace.fused.dispatch.choice").write_implementation
+    environment = _fused("foretrace.fused.dispatch.environment").current()
+    possible = candidates.possible(role, problem, environment)
+    if not variants:
+        return [candidate.name for candidate in possible]
+    options = _fused("foretrace.fused.dispatch.choose").options_of(role, problem, environment)
+    costs = {option.name: option.cost_us for option in options if option.cost_us is not None}
+    best = min(costs.values(), default=0.0)
+    found = []
+    for candidate in possible:
+        times = costs.get(candidate.name, best) / best if best else 1.0
+        if times <= _NEAR:
+            found += [write(one) for one in candidate.implementations(problem.operation, role)]
+        elif times <= _FAR or candidate.name == "plain":
+            found.append(candidate.name)
+    return found
+
+
+def _family(words: str) -> str:
+    return words.partition("[")[0]

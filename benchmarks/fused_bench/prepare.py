@@ -16,7 +16,7 @@ from fused_bench.device import Device
 from fused_bench.entrants import Built, Entrant, UnavailableError
 from fused_bench.operands import DTYPES, Operands, reference
 
-__all__ = ["Prepared", "Yardstick", "prepare", "prepare_all", "said"]
+__all__ = ["Prepared", "Yardstick", "fresh_compiler", "prepare", "prepare_all", "said"]
 
 # How much more than eager's an error may be. 16-bit types: sampling (few rows), and a tenth of a unit in the last
 # place. float32: nothing is rounded but sums, whose order differs from kernel to kernel.
@@ -115,7 +115,7 @@ def prepare_all(
 ) -> list[Prepared]:
     """Prepare every entrant; eager first, which sets the limit for the others' errors."""
     if any(entrant.compiles for entrant in entrants):
-        _fresh_compiler()
+        fresh_compiler()
     yardstick = Yardstick(case, operands) if check else None
     prepared = []
     for entrant in sorted(entrants, key=lambda one: one.name != "eager"):
@@ -126,7 +126,7 @@ def prepare_all(
     return sorted(prepared, key=lambda one: order.index(one.name))
 
 
-def _fresh_compiler() -> None:
+def fresh_compiler() -> None:
     """Compiled code of other shapes counts towards the limit after which torch.compile gives up on a function."""
     torch._dynamo.reset()
     # Several entrants and weight sets may share a function.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from fused_bench.accuracy import accuracy
 from fused_bench.case import Case
@@ -22,11 +23,13 @@ __all__ = ["SUITES", "entrants_for"]
 def entrants_for(session: Session, case: Case, *, implementations: bool = False) -> list[Entrant]:
     """Everyone who could take part, and the choices forced by the command line.
 
-    ``implementations``: also each implementation of ours by name, as far as it is possible here.
+    ``implementations``: also each implementation of ours by name, as far as it is possible here, and its tuning options
+    where the session wants variants.
     """
     words = list(session.forced)
     if implementations:
-        words += [choice for choice in choices_for(case, session.device.name) if choice not in words]
+        choices = choices_for(case, session.device.name, variants=session.variants)
+        words += [choice for choice in choices if choice not in words]
     return [*OPPONENTS.values(), *OURS.values(), *(forced(choice) for choice in words)]
 
 
@@ -48,9 +51,13 @@ def train(session: Session) -> None:
 
 
 def linear(session: Session) -> None:
-    """Linear + bias + GELU, forward and with backward."""
+    """Linear + bias + GELU, forward and with backward; each implementation too, which makes rows of the tuned table."""
     cases = linear_cases(session.shapes, session.dtype)
-    session.each("linear", cases, lambda case: measure_case(session, case, entrants_for(session, case)))
+
+    def run(case: Case) -> dict[str, Any] | None:
+        return measure_case(session, case, entrants_for(session, case, implementations=True))
+
+    session.each("linear", cases, run)
 
 
 def memory(session: Session) -> None:

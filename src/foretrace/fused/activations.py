@@ -108,12 +108,13 @@ def apply(name: str, z: Tensor) -> Tensor:
     return _VALUES[name](z)
 
 
-def gradient(name: str, grad: Tensor, z: Tensor) -> Tensor:
+def gradient(name: str, grad: Tensor, z: Tensor, out: Tensor | None = None) -> Tensor:
     """Return ``grad`` times the activation's derivative at ``z``, by the operators eager's backward uses.
 
-    For use below autograd: not all of them can be differentiated again.
+    For use below autograd: not all of them can be differentiated again. ``out``: where to write, any strides; may be
+    ``z`` itself.
     """
-    return _GRADIENTS[name](grad, z)
+    return _GRADIENTS[name](grad, z) if out is None else _GRADIENTS_INTO[name](grad, z, out)
 
 
 def derivative(name: str, z: Tensor) -> Tensor:
@@ -148,4 +149,16 @@ _GRADIENTS: Final[dict[str, Callable[[Tensor, Tensor], Tensor]]] = {
     # Both factors of relu(z)² pass 2 relu(z) grad on, and the threshold cuts it where z <= 0.
     "relu2": lambda grad, z: _aten.threshold_backward(2 * functional.relu(z) * grad, z, 0),
     "sigmoid": lambda grad, z: _aten.sigmoid_backward(grad, torch.sigmoid(z)),
+}
+
+# The same operators, written to a given tensor: each element is read before its gradient takes its place.
+_GRADIENTS_INTO: Final[dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]] = {
+    "gelu": lambda grad, z, out: _aten.gelu_backward.grad_input(grad, z, grad_input=out),
+    "gelu_tanh": lambda grad, z, out: _aten.gelu_backward.grad_input(grad, z, approximate="tanh", grad_input=out),
+    "silu": lambda grad, z, out: _aten.silu_backward.grad_input(grad, z, grad_input=out),
+    "relu": lambda grad, z, out: _aten.threshold_backward.grad_input(grad, z, 0, grad_input=out),
+    "relu2": lambda grad, z, out: _aten.threshold_backward.grad_input(
+        2 * functional.relu(z) * grad, z, 0, grad_input=out
+    ),
+    "sigmoid": lambda grad, z, out: _aten.sigmoid_backward.grad_input(grad, torch.sigmoid(z), grad_input=out),
 }

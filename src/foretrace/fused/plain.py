@@ -105,22 +105,28 @@ def gated_act_backward(
     """
     activated = apply(activation, gate)
     hidden = activated * up if want_hidden else None
-    for_gate = gradient(activation, grad_hidden * up, gate)
-    for_up = activated.mul_(grad_hidden)
-    return (
-        for_gate if grad_gate is None else grad_gate.copy_(for_gate),
-        for_up if grad_up is None else grad_up.copy_(for_up),
-        hidden,
-    )
+    # The first result may overwrite gate, the second up: by then all that reads up has read it.
+    for_gate = gradient(activation, grad_hidden * up, gate, out=grad_gate)
+    for_up = activated.mul_(grad_hidden) if grad_up is None else torch.mul(activated, grad_hidden, out=grad_up)
+    return for_gate, for_up, hidden
 
 
 def act_backward(
-    grad_hidden: Tensor, preact: Tensor, activation: str, *, into: Tensor | None = None, want_hidden: bool = False
-) -> tuple[Tensor, Tensor | None]:
-    """Return the gradient of the pre-activations and, if wanted, hidden again; ``into`` may be ``preact``."""
+    grad_hidden: Tensor,
+    preact: Tensor,
+    activation: str,
+    *,
+    into: Tensor | None = None,
+    want_hidden: bool = False,
+    want_bias: bool = False,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Return the gradient of the pre-activations, hidden again if wanted, and the gradient's column sums if wanted.
+
+    ``into`` may be ``preact``.
+    """
     hidden = apply(activation, preact) if want_hidden else None
-    result = gradient(activation, grad_hidden, preact)
-    return result if into is None else into.copy_(result), hidden
+    result = gradient(activation, grad_hidden, preact, out=into)
+    return result, hidden, column_sums(result) if want_bias else None
 
 
 def gate_up_backward(
@@ -162,8 +168,8 @@ def linear_act_backward(
     into: Tensor | None = None,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """As `gate_up_backward` for one product: pre-activations and their gradient are [M, N]."""
-    result, hidden = act_backward(torch.mm(grad_out, down), preact, activation, into=into, want_hidden=want_hidden)
-    return result, hidden, column_sums(result) if want_bias else None
+    grad_hidden = torch.mm(grad_out, down)
+    return act_backward(grad_hidden, preact, activation, into=into, want_hidden=want_hidden, want_bias=want_bias)
 
 
 def column_sums(gradient: Tensor) -> Tensor:

@@ -13,7 +13,8 @@ one tensor [M, 2N], gate first, or [M, N] where there is no gate::
     gated_act(gate, up, activation, *, precision, **options) -> hidden
     gated_act_backward(grad_hidden, gate, up, activation, *, grad_gate, grad_up, want_hidden, **options)
         -> dgate, dup, hidden | None
-    act_backward(grad_hidden, preact, activation, *, into, want_hidden, **options) -> dpreact, hidden | None
+    act_backward(grad_hidden, preact, activation, *, into, want_hidden, want_bias, **options)
+        -> dpreact, hidden | None, column sums of dpreact in float32 | None
 
 ``into`` is a buffer for dpreact and may be ``preact`` itself.
 """

@@ -106,5 +106,6 @@ def linear_act_backward(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """As the step of `foretrace.fused.steps`: cuBLAS, then the elementwise kernel."""
     grad_hidden = torch.mm(grad_out, down)
-    result, hidden = elementwise.act_backward(grad_hidden, preact, activation, into=into, want_hidden=want_hidden)
-    return result, hidden, column_sums(result) if want_bias else None
+    return elementwise.act_backward(
+        grad_hidden, preact, activation, into=into, want_hidden=want_hidden, want_bias=want_bias
+    )

@@ -84,6 +84,18 @@ def test_the_sum_of_the_bias_gradient_costs_whoever_does_not_have_it_in_the_epil
     assert cost("backward", "tma", having) == cost("backward", "tma", without)
 
 
+def test_without_a_gate_the_elementwise_kernel_adds_up_the_bias_gradient_in_passing():
+    linear = replace(LINEAR, training=True, precision="exact")
+    without = replace(linear, bias=False)
+    # One small reduction is left of what is a pass over the gradient for PyTorch.
+    assert cost("backward", "elementwise", linear) < cost("backward", "elementwise", without) + 5
+    assert cost("backward", "plain", linear) > cost("backward", "plain", without) + 15
+    assert modelled(linear, H200).backward.name == "elementwise"
+    assert modelled(without, H200).backward.name == "plain"
+    # Where the sums are small PyTorch's operators, which start sooner, stay ahead.
+    assert modelled(replace(linear, m=64), H200).backward.name == "plain"
+
+
 def test_choices_on_hopper():
     assert modelled(gated(8192, 768, 3072), H200).expand.name == "hopper"
     assert modelled(gated(8192, 768, 3072), NEWER).expand.name == "tma"

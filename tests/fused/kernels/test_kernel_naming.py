@@ -51,6 +51,7 @@ def test_a_tile_that_is_no_constant_is_given() -> None:
         ("small", "linear_act", {"BLOCK_N": 4, "BLOCK_K": 2048, "STAGES": 4}),
         ("elementwise", "gated_act", {"BLOCK_ROWS": 4, "BLOCK_COLUMNS": 1024}),
         ("elementwise", "act_backward", {"BLOCK_ROWS": 1, "BLOCK_COLUMNS": 4096}),
+        ("elementwise", "act_backward_sums", {"BLOCK_ROWS": 8, "BLOCK_COLUMNS": 256}),
     ],
 )
 def test_every_name_is_decoded_in_full(implementation: str, step: str, constants: dict[str, int], activation: str):

@@ -84,6 +84,14 @@ def check_elementwise(capability: int) -> None:
     compiled(capability, elementwise, backward)
 
 
+def check_elementwise_sums(capability: int, columns: int) -> None:
+    from foretrace.fused.kernels import elementwise, elementwise_sums
+
+    grad, preact = tensor(8192, columns), tensor(8192, columns)
+    backward = partial(elementwise.act_backward, grad, preact, ACTIVATION, want_hidden=True, want_bias=True)
+    compiled(capability, elementwise_sums, backward)
+
+
 CASES: dict[str, Callable[[], None]] = {
     f"{what} sm_{capability}": partial(check, capability)
     for capability in (80, 90)
@@ -96,6 +104,8 @@ CASES: dict[str, Callable[[], None]] = {
         "gate_up_backward": partial(check_gate_up_backward, m=8192, n=3072, k=768, dtype=torch.bfloat16),
         "gate_up_backward of odd sizes": partial(check_gate_up_backward, m=8192, n=3001, k=431, dtype=torch.bfloat16),
         "elementwise": check_elementwise,
+        "elementwise sums": partial(check_elementwise_sums, columns=4096),
+        "elementwise sums of odd sizes": partial(check_elementwise_sums, columns=3001),
     }.items()
 }
 

@@ -25,6 +25,11 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("foretrace_elementwise_forward", "fused", {"ops": ["activation"]}),
     ("foretrace_elementwise_gated_act_silu", "fused", {"ops": ["silu", "mul"]}),
     ("foretrace_elementwise_act_silu", "elementwise", {"ops": ["silu"]}),
+    (
+        "foretrace_elementwise_act_backward_sums_gelu_tanh_8x256",
+        "fused",
+        {"ops": ["gelu_tanh_backward", "sum"], "direction": "backward", "tile": "8x256"},
+    ),
     ("foretrace_elementwise_gated_act_backward_0d1d2d3de", "fused", {"ops": ["activation_backward", "mul"]}),
 ]
 

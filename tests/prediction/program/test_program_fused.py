@@ -207,6 +207,48 @@ def test_a_model_that_holds_fused_modules_is_predicted_as_dispatch_runs_it() -> 
     assert any("holds modules of foretrace.fused" in note for note in compiled.info.notes)
 
 
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_elementwise_kernel_of_a_layer_without_a_gate_adds_up_the_bias_gradient(bias: bool) -> None:
+    rows = backward_of(fused.LinearAct(K, N, bias=bias, device="meta", dtype=torch.bfloat16), "elementwise")
+    moved = 2 * 3 * M * N
+    if not bias:
+        assert [(row.kind, row.op, row.bytes) for row in rows] == [("elementwise", "foretrace::act_backward", moved)]
+        return
+    # 12 blocks of columns: 85 strips would be 1020 programs; of whole blocks of 8 rows there are 79.
+    partial = 4 * 79 * N
+    assert [(row.kind, row.op, row.bytes) for row in rows] == [
+        ("fused", "foretrace::act_backward", moved + partial),
+        ("reduction", "aten::sum", partial + 4 * N),
+    ]
+
+
+def test_pytorch_s_operators_write_gradients_where_they_belong() -> None:
+    single = fused.LinearAct(K, N, activation="gelu_tanh", bias=False, device="meta", dtype=torch.bfloat16)
+    assert [(row.op, row.bytes) for row in backward_of(single, "plain")] == [("aten::gelu_backward", 2 * 3 * M * N)]
+    gated = fused.GatedMLP(K, N, activation="silu", packing="gate_up", bias=False, device="meta", dtype=torch.bfloat16)
+    found = [(row.op, row.bytes) for row in backward_of(gated, "plain")]
+    assert found == [
+        ("aten::silu", 2 * 2 * M * N),
+        ("aten::mul", 2 * 3 * M * N),
+        ("aten::silu_backward", 2 * 3 * M * N),
+        ("aten::mul", 2 * 3 * M * N),
+    ]
+
+
+def backward_of(module: Any, implementation: str) -> list[Any]:
+    """The kernels of backward, from the given gradient of the result to the first product for a weight's or x's."""
+    from foretrace.prediction.predict import predict as predict_with
+
+    chosen = FusedPlan("hopper", "plain", implementation, "preact", "the test says so")
+    asked = FusedModules(lambda _: chosen, lambda function: (function, None), "")
+    x = torch.empty(M, K, device="meta", dtype=torch.bfloat16, requires_grad=True)
+    rows = predict_with(module, (x,), gpu="H200", mode="train", fused=asked).info.rows
+    kernels = [row for row in rows if row.row == "kernel"]
+    first = next(at for at, row in enumerate(kernels) if row.op.endswith(("act_backward", "::silu", "::gelu_backward")))
+    last = next(at for at, row in enumerate(kernels) if at > first and row.kind == "gemm")
+    return kernels[first:last]
+
+
 def test_where_no_kernel_can_run_pytorch_s_operators_are_predicted() -> None:
     assert [op for _, op in kinds(predict("foretrace", gpu="MI300X"))] == [
         *("aten::mm", "aten::gelu", "aten::mm", "aten::mul", "aten::mm")

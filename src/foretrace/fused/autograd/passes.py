@@ -15,7 +15,6 @@ from torch import Tensor
 
 from foretrace.fused.autograd.inner import GatedInner, Inner, LinearInner, accumulate, chunks
 from foretrace.fused.autograd.kept import Kept
-from foretrace.fused.plain import column_sums
 from foretrace.fused.planning import Call
 from foretrace.fused.weights import dense_rows
 
@@ -161,9 +160,11 @@ def linear_act_backward(
 
     def pull(
         rows: Tensor, preact: Tensor, into: Tensor | None, want_hidden: bool, want_bias: bool
-    ) -> tuple[Tensor, None, Tensor | None]:
-        dpreact, _ = call.bound.backward(rows, preact, call.activation, into=into, want_hidden=want_hidden)
-        return dpreact, None, column_sums(dpreact) if want_bias else None
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        result: tuple[Tensor, Tensor | None, Tensor | None] = call.bound.backward(
+            rows, preact, call.activation, into=into, want_hidden=want_hidden, want_bias=want_bias
+        )
+        return result
 
     inner = LinearInner(weight, bias, call, wanted[1:])
     request = _Request(wanted[0], wanted[1], False, wanted[2], donate)

@@ -191,17 +191,21 @@ def _longer(gpu: float, kernels: int, host: float) -> float:
     return max(gpu, host) + _HIDDEN * min(gpu, host)
 
 
-def _composed(role: Role, gated: tuple[int, int], single: tuple[int, int], host_each: float) -> _Cost:
+def _composed(
+    role: Role, gated: tuple[int, int], single: tuple[int, int], host_each: float, sums: bool = False
+) -> _Cost:
     """The library's products, then kernels that pass over tensors of the hidden's size.
 
-    ``gated``, ``single``: passes and kernels of an operation with a gate, and of one without.
+    ``gated``, ``single``: passes and kernels of an operation with a gate, and of one without. ``sums``: backward
+    without a gate adds up the bias's gradient while it makes its own, and is left with a small reduction.
     """
 
     def cost(problem: Problem, device: Device) -> float:
         product, count = _products(role, problem, device)
         passes, kernels = gated if _width(problem) == 2 else single
         if role == "backward" and problem.bias:  # its gradient, a sum over rows
-            passes, kernels = passes + _width(problem), kernels + 1
+            alone = 0 if sums and _width(problem) == 1 else _width(problem)
+            passes, kernels = passes + alone, kernels + 1
         host = count * _HOST_LINEAR + kernels * host_each
         return _longer(product + _pass_us(passes, problem, device), count + kernels, host)
 
@@ -266,5 +270,5 @@ _STEPS: Final[dict[tuple[Role, str], _Cost]] = {
     ("project", "small"): _project_small,
     # the activation again: 2 passes; two products with the hidden's gradient: 6; the activation's gradient: 3
     ("backward", "plain"): _composed("backward", (11, 4), (3, 1), _HOST_ATEN),
-    ("backward", "elementwise"): _composed("backward", (5, 1), (3, 1), _HOST_OURS),
+    ("backward", "elementwise"): _composed("backward", (5, 1), (3, 1), _HOST_OURS, sums=True),
 }

@@ -10,13 +10,12 @@ and columns. Every thread moves 16 bytes at a time where sizes and strides allow
 
 from __future__ import annotations
 
-from math import gcd
-
 import torch
 import triton
 import triton.language as tl
 
 from foretrace.fused.kernels.activation import activate, activate_with_slope, kernel_precision, times_slope
+from foretrace.fused.kernels.elementwise_sums import act_backward_sums, strides_in_units
 from foretrace.fused.kernels.launch import launcher
 from foretrace.fused.kernels.naming import naming
 from foretrace.fused.kernels.tiles import with_dense_rows
@@ -195,13 +194,20 @@ def act_backward(
     activation: str,
     into: torch.Tensor | None = None,
     want_hidden: bool = False,
+    want_bias: bool = False,
     precision: str = "exact",
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return the gradient of preact [M, N], and act(preact) if wanted. into: where to write, may be preact itself."""
+) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+    """Return the gradient of preact [M, N], act(preact) if wanted, and the gradient's sums over rows [N] if wanted.
+
+    into: where to write, may be preact itself. The sums are float32, and those of the gradient before it is rounded.
+    """
     into = torch.empty(preact.shape, dtype=preact.dtype, device=preact.device) if into is None else into
     hidden = torch.empty(preact.shape, dtype=preact.dtype, device=preact.device) if want_hidden else None
-    _backward(with_dense_rows(grad_hidden), with_dense_rows(preact), None, into, None, hidden, activation, precision)
-    return into, hidden
+    grad_hidden, preact = with_dense_rows(grad_hidden), with_dense_rows(preact)
+    if want_bias:
+        return into, hidden, act_backward_sums(grad_hidden, preact, into, hidden, activation, precision)
+    _backward(grad_hidden, preact, None, into, None, hidden, activation, precision)
+    return into, hidden, None
 
 
 def _forward(gate: torch.Tensor, up: torch.Tensor | None, out: torch.Tensor, activation: str, precision: str) -> None:
@@ -270,18 +276,12 @@ def _backward(
 
 
 def _geometry(*tensors: torch.Tensor | None) -> tuple[int, int, list[int], int]:
-    """Rows, columns, the row stride of each tensor in units (0: no tensor), and the unit in elements.
-
-    The unit is the largest of 1, 2, 4, 8, 16 that divides the columns and every row stride.
-    """
+    """Rows and columns, one long row if there is no gap in any tensor, and `strides_in_units`."""
     there = [tensor for tensor in tensors if tensor is not None]
     rows, columns = there[0].shape
     if rows > 1 and all(tensor.stride(0) == columns for tensor in there):
         rows, columns = 1, rows * columns
-    # The stride between the rows of a single row is anything; 0 constrains nothing.
-    strides = [0 if tensor is None or rows == 1 else tensor.stride(0) for tensor in tensors]
-    unit = gcd(16, columns, *strides)
-    return rows, columns, [stride // unit for stride in strides], unit
+    return rows, columns, *strides_in_units(rows, columns, tensors)
 
 
 def _block_shape(rows: int, columns: int, elements: int) -> tuple[int, int]:

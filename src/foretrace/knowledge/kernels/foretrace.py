@@ -20,8 +20,8 @@ __all__ = ["match"]
 
 _NAME = re.compile(
     r"foretrace_(?P<implementation>hopper|tma|portable|small|elementwise)"
-    r"_(?P<step>gate_up_backward|linear_act_backward|gated_act_backward|act_backward|gate_up|linear_act|gated_act|act"
-    r"|forward|backward|project|reduce)"
+    r"_(?P<step>gate_up_backward|linear_act_backward|gated_act_backward|act_backward_sums|act_backward"
+    r"|gate_up|linear_act|gated_act|act|forward|backward|project|reduce)"
     r"(?:_(?P<method>vector|dot))?"
     r"(?:_(?P<activation>gelu_tanh|gelu|silu|relu2|relu|sigmoid))?"
     r"(?:_(?P<tile>\d{1,4}x\d{1,4})(?:x(?P<tile_k>\d{1,4}))?)?"
@@ -46,7 +46,7 @@ def match(parsed: CppName) -> Found | None:
     pointwise = found["implementation"] == "elementwise"
     decoded: dict[str, Any] = {"implementation": found["implementation"], "step": step, "view_ops": []}
     if step != "reduce":
-        decoded["direction"] = "backward" if step.endswith("backward") else "forward"
+        decoded["direction"] = "backward" if "backward" in step else "forward"
     if step == "reduce":
         decoded["role"] = "split-K reduction"
     elif pointwise:
@@ -72,6 +72,8 @@ def _operators(step: str, activation: str | None) -> list[str]:
     named = activation or _UNNAMED
     if step in ("forward", "backward"):
         return [named if step == "forward" else f"{named}_backward"]
+    if step == "act_backward_sums":  # and adds up the bias's gradient
+        return [*_operators("act_backward", activation), "sum"]
     # The pointwise steps do what the epilogues of the products of the same name do.
     alike = step.replace("gated_act", "gate_up")
     alike = {"act": "linear_act", "act_backward": "linear_act_backward"}.get(alike, alike)

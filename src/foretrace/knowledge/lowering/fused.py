@@ -6,7 +6,7 @@ three products of cuBLAS each way, one Triton kernel between them).
 
 from __future__ import annotations
 
-__all__ = ["LIGER_KERNELS", "epilogue_of"]
+__all__ = ["LIGER_KERNELS", "bias_strips", "epilogue_of"]
 
 # Activation → Liger's forward and backward kernel.
 LIGER_KERNELS: dict[str, tuple[str, str]] = {
@@ -23,3 +23,17 @@ def epilogue_of(step: str, activation: str, *, bias: bool = False) -> tuple[str,
     if step == "linear_act":
         return (*done, activation)
     return (f"{activation}_backward", "mul") if step == "gate_up_backward" else (f"{activation}_backward",)
+
+
+def bias_strips(rows: int, columns: int) -> int:
+    """Rows of partial sums that the elementwise kernel of a layer without a gate leaves for a bias's gradient.
+
+    A program of it walks down a strip of rows, at least 64, in a block of at most 256 columns and 2048 elements; 1024
+    programs are aimed at.
+    """
+    block_columns = min(256, 1 << max(columns - 1, 0).bit_length())
+    block_rows = 2048 // block_columns
+    blocks = -(-columns // block_columns)
+    least = max(-(-rows // max(1, 1024 // max(blocks, 1))), 64)
+    strip_rows = -(-least // block_rows) * block_rows
+    return -(-rows // strip_rows)

@@ -38,17 +38,20 @@ def apply_activation(name: str, x: Tensor) -> Tensor:
     return named[name](x)
 
 
-def _gradient(name: str, grad: Tensor, x: Tensor) -> Tensor:
+def _gradient(name: str, grad: Tensor, x: Tensor, out: Tensor) -> Tensor:
+    """Written to ``out``: the pre-activations' memory, or memory like theirs."""
     aten: Any = torch.ops.aten
-    if name == "relu2":
-        return aten.threshold_backward(grad, x, 0) * functional.relu(x)  # type: ignore[no-any-return]
     if name.startswith("gelu"):
-        return aten.gelu_backward(grad, x, approximate="tanh" if name == "gelu_tanh" else "none")  # type: ignore[no-any-return]
-    if name == "silu":
-        return aten.silu_backward(grad, x)  # type: ignore[no-any-return]
-    if name == "relu":
-        return aten.threshold_backward(grad, x, 0)  # type: ignore[no-any-return]
-    return aten.sigmoid_backward(grad, torch.sigmoid(x))  # type: ignore[no-any-return]
+        approximate = "tanh" if name == "gelu_tanh" else "none"
+        aten.gelu_backward.grad_input(grad, x, approximate=approximate, grad_input=out)
+    elif name == "silu":
+        aten.silu_backward.grad_input(grad, x, grad_input=out)
+    elif name == "sigmoid":
+        aten.sigmoid_backward.grad_input(grad, torch.sigmoid(x), grad_input=out)
+    else:
+        cut = 2 * functional.relu(x) * grad if name == "relu2" else grad
+        aten.threshold_backward.grad_input(cut, x, 0, grad_input=out)
+    return out
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -131,13 +134,20 @@ class Recipe:
             return result, sums if bias else None, hidden if again else None
         if down is not None:
             grad = torch.mm(grad, down)
+        if how != "plain" and not self.gated:
+            return self._elementwise_sums(grad, preact, bias, again)
         result, hidden = self._elementwise(grad, preact, again) if how != "plain" else self._plain(grad, preact, again)
         return result, result.sum(0, dtype=torch.float32) if bias else None, hidden
 
+    def _elementwise_sums(
+        self, grad: Tensor, preact: Tensor, bias: bool, again: bool
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        result, partial = operators.act_backward(grad, preact, self.activation, bias)
+        sums = (partial[0] if partial.shape[0] == 1 else partial.sum(0)) if bias else None
+        return result, sums, operators.act(preact, self.activation) if again else None
+
     def _elementwise(self, grad: Tensor, preact: Tensor, again: bool) -> tuple[Tensor, Tensor | None]:
         name = self.activation
-        if not self.gated:
-            return operators.act_backward(grad, preact, name), operators.act(preact, name) if again else None
         gate, up = preact.chunk(2, dim=1)
         operators.gated_act_backward(grad, gate, up, name)
         # The kernel writes both gradients into the buffer of the pre-activations, or into one like it.
@@ -145,16 +155,16 @@ class Recipe:
 
     def _plain(self, grad: Tensor, preact: Tensor, again: bool) -> tuple[Tensor, Tensor | None]:
         name = self.activation
+        result = torch.empty_like(preact)
         if not self.gated:
-            return _gradient(name, grad, preact), apply_activation(name, preact) if again else None
+            hidden = apply_activation(name, preact) if again else None
+            return _gradient(name, grad, preact, result), hidden
         gate, up = preact.chunk(2, dim=1)
         activated = apply_activation(name, gate)
         hidden = activated * up if again else None
-        result = torch.empty_like(preact)
         half = gate.shape[1]
-        of_gate, of_up = _gradient(name, grad * up, gate), activated.mul_(grad)
-        result[:, :half].copy_(of_gate)
-        result[:, half:].copy_(of_up)
+        _gradient(name, grad * up, gate, result[:, :half])
+        torch.mul(activated, grad, out=result[:, half:])
         return result, hidden
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from foretrace.knowledge.lowering.fused import bias_strips
+
 __all__ = ["NAMESPACE", "operators"]
 
 # Its operators appear in traces under the namespace of the fused modules (`foretrace.prediction.program.observe`).
@@ -55,8 +57,10 @@ def _act(preact: Tensor, _activation: str) -> Any:
     return torch.empty_like(preact)
 
 
-def _act_backward(_grad: Tensor, preact: Tensor, _activation: str) -> Any:
-    return torch.empty_like(preact)
+def _act_backward(_grad: Tensor, preact: Tensor, _activation: str, bias: bool) -> Any:
+    rows, columns = preact.shape
+    partial = preact.new_empty(bias_strips(rows, columns) if bias else 0, columns, dtype=torch.float32)
+    return torch.empty_like(preact), partial
 
 
 _define(
@@ -73,7 +77,7 @@ for _kind in ("gate_up_backward", "linear_act_backward"):
     )
 _define("project(Tensor hidden, Tensor weight, Tensor? bias) -> Tensor", _project)
 _define("act(Tensor preact, str activation) -> Tensor", _act)
-_define("act_backward(Tensor grad_hidden, Tensor preact, str activation) -> Tensor", _act_backward)
+_define("act_backward(Tensor grad_hidden, Tensor preact, str activation, bool bias) -> (Tensor, Tensor)", _act_backward)
 for _kind in ("gated_act", "liger_act"):
     _define(f"{_kind}(Tensor gate, Tensor up, str activation) -> Tensor", _gated_act)
     _define(

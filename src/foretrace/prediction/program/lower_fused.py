@@ -71,6 +71,12 @@ def _act(call: Call, _: Fresh) -> list[Work]:
     return [replace(plain(call, "elementwise"), parts=_parts(call), generated=True)]
 
 
+def _act_backward(call: Call, fresh: Fresh) -> list[Work]:
+    """The gradient, and with a bias its sums over strips of rows, which a reduction of the library adds up."""
+    (work,) = _act(call, fresh)
+    return [replace(work, kind="fused", parts=(*work.parts, "sum"))] if call.argument("bias") else [work]
+
+
 def _parts(call: Call) -> tuple[str, ...]:
     activation = call.argument("activation").partition("_")[0]
     return (f"{activation}_backward" if call.base.endswith("_backward") else activation,)
@@ -88,7 +94,8 @@ FUSED: Mapping[str, Rule] = {
     "linear_act": _linear_act,
     "linear_act_backward": _linear_act_backward,
     "project": _project,
-    **dict.fromkeys(("act", "act_backward"), _act),
+    "act": _act,
+    "act_backward": _act_backward,
     **dict.fromkeys(("gated_act", "gated_act_backward"), _gated_act),
     **dict.fromkeys(("liger_act", "liger_act_backward"), _liger_act),
 }

@@ -41,7 +41,8 @@ def plain(call: Call, kind: str, *, note: str | None = None) -> Work:
 
 def _read_storages(call: Call) -> set[int]:
     """What a call reads: its operands, but not those it only overwrites."""
-    overwritten = call.base in _OVERWRITING or "out" in call.keywords
+    # An operator of autograd's calls its result grad_input.
+    overwritten = call.base in _OVERWRITING or not call.keywords.keys().isdisjoint(("out", "grad_input"))
     read = [item.tensor.storage for item in call.operands()]
     if overwritten:
         skipped = {item.tensor.storage for item in call.written}

@@ -1,0 +1,68 @@
+"""The steps in PyTorch's operators: what they may overwrite, and how often they pass over the data."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from foretrace.fused import plain
+from foretrace.fused.activations import ACTIVATIONS
+
+
+class Operators(TorchDispatchMode):
+    """The names of the operators that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        del types
+        self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def randn(rows: int, columns: int, seed: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_gradients_may_overwrite_gate_and_up(activation: str, dtype: torch.dtype) -> None:
+    grad, both = randn(33, 43, 0, dtype), randn(33, 86, 1, dtype)
+    gate, up = both[:, :43], both[:, 43:]
+    fresh = plain.gated_act_backward(grad, gate, up, activation, want_hidden=True)
+    assert torch.equal(both, randn(33, 86, 1, dtype))
+    places = torch.zeros_like(both)
+    for into_gate, into_up in ((places[:, :43], places[:, 43:]), (gate, up)):
+        results = plain.gated_act_backward(
+            grad, gate, up, activation, grad_gate=into_gate, grad_up=into_up, want_hidden=True
+        )
+        assert results[0] is into_gate
+        assert results[1] is into_up
+        for result, expected in zip(results, fresh, strict=True):
+            assert torch.equal(result, expected)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_a_gradient_may_overwrite_its_preactivation(activation: str) -> None:
+    grad, preact = randn(33, 43, 0), randn(33, 43, 1)
+    fresh = plain.act_backward(grad, preact, activation, want_hidden=True, want_bias=True)
+    results = plain.act_backward(grad, preact, activation, into=preact, want_hidden=True, want_bias=True)
+    assert results[0] is preact
+    for result, expected in zip(results, fresh, strict=True):
+        assert torch.equal(result, expected)
+    assert torch.equal(results[2], results[0].sum(0))
+    assert plain.act_backward(grad, preact, activation)[1:] == (None, None)
+
+
+def test_nothing_is_copied_into_a_given_place() -> None:
+    grad, both = randn(33, 43, 0), randn(33, 86, 1)
+    gate, up = both[:, :43], both[:, 43:]
+    with Operators() as seen:
+        plain.act_backward(grad, gate, "gelu_tanh", into=gate)
+    assert seen.names == ["gelu_backward"]
+    with Operators() as seen:
+        plain.gated_act_backward(grad, gate, up, "silu", grad_gate=gate, grad_up=up)
+    assert seen.names == ["silu", "mul", "silu_backward", "mul"]
