@@ -50,9 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(words)
     try:
         shapes = None if args.shapes is None else parse_shapes(args.shapes)
-        index, of = (int(number) for number in args.part.split("/"))
-        if not 1 <= index <= of:
-            raise ValueError(f"--part is I/N with 1 ≤ I ≤ N, not {args.part}")
+        part = _share("--part", args.part)
+        preparing = None if args.prepare_only is None else _share("--prepare-only", args.prepare_only)
         for word in args.force or ():
             forced(word)
         unknown = {*(args.only or ()), *(args.without or ())} - {*OPPONENTS, *OURS}
@@ -65,16 +64,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Notes of compilers and of graph capture, one for every shape; what matters comes as an error or a figure.
     warnings.simplefilter("ignore")
     deadline = Deadline(args.budget_s)
-    if args.prepare_only:
+    if preparing:
         # Beside other processes the compiler would measure nonsense, and this process would find it in the cache.
         from torch._inductor import config
 
         config.autotune_local_cache = False
     if args.precompile:
-        precompile(_for_workers(words), args.precompile, (index - 1, of), min(0.5 * deadline.left_s, 600.0), _say)
+        precompile(_for_workers(words), args.precompile, min(0.5 * deadline.left_s, 600.0), _say)
     device = Device(args.device)
     settings = {name: value for name, value in vars(args).items() if name not in _NOT_ABOUT_RESULTS}
-    document = Document(None if args.prepare_only else args.output, device.describe(), settings)
+    document = Document(None if preparing else args.output, device.describe(), settings)
     session = Session(
         device=device,
         document=document,
@@ -87,13 +86,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         without=tuple(args.without or ()),
         forced=tuple(args.force or ()),
         variants=args.variants,
-        part=(index - 1, of),
-        prepare_only=args.prepare_only,
-        say=_silent if args.prepare_only else _say,
+        part=part,
+        preparing=preparing,
+        say=_silent if preparing else _say,
     )
     for suite in args.suite:
         SUITES[suite](session)
-    if args.prepare_only:
+    if preparing:
         return 0
     document.content["spent_s"] = round(deadline.spent_s, 1)
     document.write()
@@ -101,6 +100,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         others = [json.loads(path.read_text()) for path in args.merge or ()]
         print(f"{write_tuned_table([*others, document.content], args.table)} cases in the tuned table")
     return 0
+
+
+def _share(option: str, text: str) -> tuple[int, int]:
+    """Read ``I/N``, 1 ≤ I ≤ N: the number from zero, and of how many. Raises ``ValueError`` for anything else."""
+    index, slash, of = text.partition("/")
+    if not (slash and index.isdecimal() and of.isdecimal() and 1 <= int(index) <= int(of)):
+        raise ValueError(f"{option} is I/N with 1 ≤ I ≤ N, not {text}")
+    return int(index) - 1, int(of)
 
 
 def _rounds(args: argparse.Namespace) -> Rounds:
@@ -131,7 +138,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=0)
     add("--precompile", type=int, default=0, metavar="N", help="fill the compilers' caches with N processes first")
     add("--part", default="1/1", metavar="I/N", help="every N-th case, from the I-th on")
-    add("--prepare-only", action="store_true", help="compile and call, time nothing (what --precompile runs)")
+    add(
+        "--prepare-only",
+        metavar="I/N",
+        help="compile and call every N-th entrant, time nothing (what --precompile runs)",
+    )
     add("--table", type=Path, help="also write a tuned table for dispatch from the forced choices")
     add("--merge", type=Path, nargs="+", help="earlier result files whose cases go into the table too")
     return parser
@@ -139,7 +150,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _for_workers(words: Sequence[str]) -> list[str]:
     """The arguments without those that are this process's own."""
-    own = {"--precompile": 1, "--part": 1, "--output": 1, "--table": 1}
+    own = {"--precompile": 1, "--output": 1, "--table": 1}
     kept: list[str] = []
     skip = 0
     for word in words:

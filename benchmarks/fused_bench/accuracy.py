@@ -46,7 +46,7 @@ _SKIP = ("cublas", "max-autotune", "max-autotune-tma", "quack-untuned", "foretra
 
 def accuracy(session: Session) -> None:
     """Every activation, forward and its derivative."""
-    if session.prepare_only:
+    if session.preparing:
         return
     shapes = session.shapes or [SMALL if session.device.is_gpu else (256, 264, 512)]
     operations: tuple[tuple[Operation, bool], ...] = (("gated_mlp", False), ("linear_act", True))
@@ -147,7 +147,7 @@ def measure_sweep(session: Session, case: Case) -> dict[str, Any]:
     asked: tuple[tuple[Mode, str, Tensor], ...] = (("forward", "value", value), ("train", "slope", slope))
     eager: dict[str, Tensor] = {}
     fresh_compiler()
-    for entrant in sorted(session.wanted(entrants), key=lambda one: one.name != "eager"):
+    for entrant in sorted(session.wanted(case, entrants), key=lambda one: one.name != "eager"):
         result: dict[str, Any] = {"role": entrant.role, "state": "ok", "reason": None}
         record["entrants"][entrant.name] = result
         for mode, what, exact in asked:

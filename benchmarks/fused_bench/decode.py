@@ -50,7 +50,9 @@ def sets_for(case: Case, device: Device) -> int:
 
 def _entrants(session: Session, case: Case) -> list[Entrant]:
     words = [*session.forced, *choices_for(case, session.device.name, variants=session.variants)]
-    return session.wanted([*OPPONENTS.values(), *OURS.values(), *(forced(choice) for choice in dict.fromkeys(words))])
+    return session.wanted(
+        case, [*OPPONENTS.values(), *OURS.values(), *(forced(choice) for choice in dict.fromkeys(words))]
+    )
 
 
 def measure_chain(session: Session, case: Case) -> dict[str, Any] | None:
@@ -58,8 +60,8 @@ def measure_chain(session: Session, case: Case) -> dict[str, Any] | None:
     device = session.device
     operands = [make_operands(case, device.name, session.seed + number) for number in range(sets_for(case, device))]
     entrants = _entrants(session, case)
-    prepared = prepare_all(entrants, case, operands[0], device, check=not session.prepare_only)
-    if session.prepare_only:
+    prepared = prepare_all(entrants, case, operands[0], device, check=session.preparing is None)
+    if session.preparing:
         return None
     calls: dict[str, Callable[[], object]] = {}
     by_name = {entrant.name: entrant for entrant in entrants}

@@ -54,8 +54,8 @@ def measure_host(session: Session, case: Case) -> dict[str, Any] | None:
     entrants = [*OPPONENTS.values(), *OURS.values(), *(forced(choice) for choice in dict.fromkeys(words))]
     entrants = [entrant for entrant in entrants if entrant.name not in ("max-autotune", "max-autotune-tma", "quack")]
     operands = make_operands(case, device.name, session.seed)
-    prepared = prepare_all(session.wanted(entrants), case, operands, device, check=not session.prepare_only)
-    if session.prepare_only:
+    prepared = prepare_all(session.wanted(case, entrants), case, operands, device, check=session.preparing is None)
+    if session.preparing:
         return None
     steps = {one.name: one.step for one in prepared if one.step is not None}
     record: dict[str, Any] = {
@@ -71,7 +71,7 @@ def measure_host(session: Session, case: Case) -> dict[str, Any] | None:
 
 
 def _first_calls(session: Session, case: Case) -> dict[str, Any] | None:
-    if session.prepare_only:
+    if session.preparing:
         return None
     names = [name for name in _FIRST if not session.only or name in session.only]
     record: dict[str, Any] = {"name": f"first call {case.name}", **case.as_dict(), "entrants": {}}

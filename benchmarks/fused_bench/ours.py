@@ -183,7 +183,7 @@ def _named(role: str, problem: Any, variants: bool) -> list[str]:
     for candidate in possible:
         times = costs.get(candidate.name, best) / best if best else 1.0
         if times <= _NEAR:
-            found += [write(one) for one in candidate.implementations(problem.operation, role)]
+            found += [write(one) for one in candidate.implementations(problem, role)]
         elif times <= _FAR or candidate.name == "plain":
             found.append(candidate.name)
     return found

@@ -20,23 +20,20 @@ def share_caches() -> None:
     os.environ.setdefault("TRITON_CACHE_DIR", str(folder / "triton"))
 
 
-def precompile(
-    arguments: Sequence[str], workers: int, part: tuple[int, int], timeout_s: float, say: Callable[[str], None]
-) -> None:
-    """Run this program with ``--prepare-only`` in ``workers`` processes, each with its share of this one's ``part``.
+def precompile(arguments: Sequence[str], workers: int, timeout_s: float, say: Callable[[str], None]) -> None:
+    """Run this program with ``--prepare-only`` in ``workers`` processes, each with its share of the entrants.
 
     A worker that fails or is late costs nothing but its share of the cache: what is missing is compiled later.
     """
     start = time.monotonic()
-    program = [sys.executable, str(Path(__file__).parents[1] / "fused.py"), *arguments, "--prepare-only"]
+    program = [sys.executable, str(Path(__file__).parents[1] / "fused.py"), *arguments]
     # One process a worker: each would otherwise start a pool of compilers of its own.
     environment = {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     with tempfile.TemporaryDirectory() as folder:
         running = []
         for index in range(workers):
             log = (Path(folder) / f"{index}").open("wb")
-            number, of = part  # of cases[number::of], worker index takes every workers-th
-            command = [*program, "--part", f"{number + of * index + 1}/{of * workers}"]
+            command = [*program, "--prepare-only", f"{index + 1}/{workers}"]
             running.append((subprocess.Popen(command, env=environment, stdout=log, stderr=log), log))
         failed = 0
         for process, log in running:

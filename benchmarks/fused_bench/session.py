@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,8 @@ __all__ = ["CLOCKS", "Session", "measure_case"]
 
 # In the order in which a table shows them; the first one there is the one that ratios are shown for.
 CLOCKS = ("graph", "events", "wall", "host")
+# They measure which code is fastest; beside other processes they would leave bad choices in the caches.
+_MEASURING = ("max-autotune", "max-autotune-tma", "quack", "liger-fused")
 # A back-to-back loop should take some 10 ms, so that its one synchronisation does not count.
 _LOOP_US = 10_000.0
 _MOST_ITERATIONS = 50
@@ -31,7 +34,8 @@ _MOST_ITERATIONS = 50
 class Session:
     """``only``: names of the entrants wanted, all if empty; ``without``: those not wanted.
 
-    ``part``: this process's share of the cases, (number, of how many).
+    ``part``: this process's share of the cases, (number, of how many). ``preparing``: its share of the entrants, in a
+    process that fills the compilers' caches and times nothing.
     """
 
     device: Device
@@ -46,7 +50,7 @@ class Session:
     forced: tuple[str, ...] = ()
     variants: bool = False
     part: tuple[int, int] = (0, 1)
-    prepare_only: bool = False
+    preparing: tuple[int, int] | None = None
     say: Callable[[str], None] = print
     read: Callable[[], Reading] | None = field(default=None)
 
@@ -54,14 +58,16 @@ class Session:
         if self.read is None:
             self.read = reader_for(self.device.name)
 
-    def wanted(self, entrants: Sequence[Entrant]) -> list[Entrant]:
-        """Those asked for; eager always, since the limit of errors is its."""
-        return [one for one in entrants if one.name == "eager" or self._wants(one.name)]
+    def wanted(self, case: Case, entrants: Sequence[Entrant]) -> list[Entrant]:
+        """Those asked for, and eager, since the limit of errors is its; in a process that prepares, its share."""
+        asked = [one for one in entrants if one.name == "eager" or self._wants(one.name)]
+        if self.preparing is None:
+            return asked
+        number, of = self.preparing
+        return [one for one in asked if _owner(one, case) % of == number and one.name not in _MEASURING]
 
     def _wants(self, name: str) -> bool:
-        # Measuring which code is fastest beside other processes would leave bad choices in the caches.
-        busy = self.prepare_only and name in ("max-autotune", "max-autotune-tma", "quack")
-        return not busy and name not in self.without and (not self.only or name in self.only)
+        return name not in self.without and (not self.only or name in self.only)
 
     def share(self, cases: Sequence[Case]) -> list[Case]:
         """This process's part of the cases."""
@@ -86,6 +92,15 @@ class Session:
             self.device.release()
 
 
+def _owner(entrant: Entrant, case: Case) -> int:
+    """A number that entrants which compile the same kernels share, so that one process compiles each of them once.
+
+    torch.compile makes code for every case anew; our kernels are the same for many shapes.
+    """
+    what = case.name if entrant.compiles else f"{case.operation} {case.activation} {case.mode} {case.dtype}"
+    return zlib.crc32(f"{entrant.name} {what}".encode())
+
+
 def measure_case(
     session: Session,
     case: Case,
@@ -101,9 +116,12 @@ def measure_case(
     ``wall_only``: entrants for which the back-to-back loop is worth its time.
     """
     device, rounds = session.device, session.rounds
+    wanted = session.wanted(case, entrants)
+    if not wanted:
+        return None
     operands = make_operands(case, device.name, session.seed)
-    prepared = prepare_all(session.wanted(entrants), case, operands, device, check=not session.prepare_only)
-    if session.prepare_only:
+    prepared = prepare_all(wanted, case, operands, device, check=session.preparing is None)
+    if session.preparing:
         return None
     record: dict[str, Any] = {
         "name": case.name,

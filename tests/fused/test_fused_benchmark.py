@@ -281,6 +281,17 @@ def test_parts_share_the_cases_out() -> None:
     assert sorted(case.name for part in parts for case in part) == sorted(case.name for case in cases)
 
 
+def test_each_kernel_is_compiled_by_one_process() -> None:
+    everyone = [OPPONENTS["eager"], OPPONENTS["compile"], OPPONENTS["max-autotune"], *OURS.values()]
+    shares = [session(preparing=(index, 3)) for index in range(3)]
+    for case in shapes.grid(None, "bf16")[:20]:
+        found = [one.name for share in shares for one in share.wanted(case, everyone)]
+        assert sorted(found) == sorted(one.name for one in everyone if one.name != "max-autotune")
+    wide, narrow = (Case("gated_mlp", m, 64, 128, "silu", "forward", "bf16") for m in (16, 8192))
+    ours = list(OURS.values())[:3]
+    assert [one.name for one in shares[0].wanted(wide, ours)] == [one.name for one in shares[0].wanted(narrow, ours)]
+
+
 # --- never slower
 
 
@@ -418,6 +429,7 @@ def test_a_shape_that_is_none_is_refused(program: ModuleType, capsys: pytest.Cap
         (["--only", "eagre"], "eagre: not known; choose from eager, compile"),
         (["--force", "expand=tma[fast]"], "'fast' in 'tma[fast]' is no option"),
         (["--part", "3/2"], "--part is I/N"),
+        (["--prepare-only", "2"], "--prepare-only is I/N"),
     ],
 )
 def test_a_word_that_would_be_ignored_is_refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import torch
 from mlp_cases import PACKINGS, SAVES, gated_tensors, gradients, mlp_tensors, plain_plan, randn
 from torch import Tensor
+from torch.nn import functional
 
 from foretrace.errors import InputError
 from foretrace.fused.activations import ACTIVATIONS
@@ -17,6 +19,7 @@ from foretrace.fused.autograd import passes
 from foretrace.fused.autograd.functions import gradient_rows
 from foretrace.fused.functional import gated_act, gated_mlp, linear_act, mlp
 from foretrace.fused.plan import Save
+from foretrace.fused.weights import split
 
 gradcheck = torch.autograd.gradcheck
 
@@ -92,6 +95,52 @@ def test_rows_in_pieces_are_the_same_layer(save: Save, monkeypatch: pytest.Monke
     check_subsets(lambda *t: mlp(*t, plan=plan), mlp_tensors(rows=(7,)))
     x, weight, _, bias, _ = mlp_tensors(rows=(7,))
     check_subsets(lambda *t: linear_act(*t, plan=plan), [x, weight, bias])
+
+
+def products(packing: str, x: Tensor, *weights: Any) -> Tensor:
+    """`linear_act`, `mlp` or `gated_mlp` with silu, by the number of weights, in PyTorch's own operators."""
+    if len(weights) == 3:
+        gate, up = split(weights[0], weights[1], packing)
+        return functional.linear(functional.silu(x @ gate.t()) * (x @ up.t()), weights[2])
+    hidden: Tensor = functional.silu(x @ weights[0].t())
+    return hidden if len(weights) == 1 else hidden @ weights[1].t()
+
+
+def relative_errors(found: list[Tensor | None], exact: list[Tensor | None]) -> list[float]:
+    """Of each gradient by its norm; 0 for those not wanted."""
+    return [
+        0.0 if one is None or right is None else float((one.double() - right).norm() / right.norm())
+        for one, right in zip(found, exact, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("save", ["recompute", "input"])
+@pytest.mark.parametrize("call", ["linear_act", "mlp", *PACKINGS])
+def test_pieces_are_rounded_once(call: str, save: Save, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Sixteen pieces of sixteen rows: many, so that rounding each would be seen through all other rounding.
+    for name in ("inner._LEAST_ROWS", "inner._TILE_ROWS", "passes._RECOMPUTE_PIECES", "passes._INPUT_PIECES"):
+        monkeypatch.setattr(f"foretrace.fused.autograd.{name}", 16)
+    shape: dict[str, Any] = {"rows": (256,), "k": 48, "n": 40, "out": 56, "dtype": dtype}
+    words: dict[str, Any] = {"activation": "silu", "plan": plain_plan(save)}
+    layer: Callable[..., Tensor] = linear_act if call == "linear_act" else mlp
+    if call in PACKINGS:
+        layer = functools.partial(gated_mlp, packing=call)
+    made = gated_tensors(call, **shape)[:4] if call in PACKINGS else mlp_tensors(**shape)[: 3 if call == "mlp" else 2]
+    # Weights are small, as those of a network are: pre-activations are of the order of one.
+    tensors: list[Any] = [one if one is None else (0.2 * one).detach().requires_grad_() for one in made]
+    doubles: list[Any] = [one if one is None else one.detach().double().requires_grad_() for one in tensors]
+    grad = randn(*products(call, *doubles).shape, dtype=dtype, grad=False)
+    exact = gradients(products(call, *doubles), doubles, grad.double())
+    eager = relative_errors(gradients(products(call, *tensors), tensors, grad), exact)
+    limits = [1.1 * error + 0.1 * torch.finfo(dtype).eps / 2 for error in eager]
+    # A frozen tensor makes the others take other ways: all, and each alone.
+    for wanted in ([True] * len(tensors), *([one is only for one in tensors] for only in tensors if only is not None)):
+        some = [None if one is None else one.detach().requires_grad_(w) for one, w in zip(tensors, wanted, strict=True)]
+        found = gradients(layer(*some, **words), some, grad)
+        assert {one.dtype for one in found if one is not None} == {dtype}
+        errors = relative_errors(found, exact)
+        assert all(error <= limit for error, limit in zip(errors, limits, strict=True)), (errors, limits)
 
 
 def test_pieces_are_whole_tiles_and_cover_every_row() -> None:

@@ -66,3 +66,21 @@ def test_nothing_is_copied_into_a_given_place() -> None:
     with Operators() as seen:
         plain.gated_act_backward(grad, gate, up, "silu", grad_gate=gate, grad_up=up)
     assert seen.names == ["silu", "mul", "silu_backward", "mul"]
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("biases", [(True, True), (True, False), (False, False)])
+def test_preactivations_with_biases_are_rounded_once(biases: tuple[bool, bool], keep: bool) -> None:
+    """No product is written to rows with a gap together with a bias: cuBLAS would round before it adds."""
+    x, gate, up = (randn(rows, 40, seed, torch.bfloat16) for seed, rows in enumerate((5, 24, 24)))
+    gate_bias, up_bias = (randn(1, 24, 3 + n, torch.bfloat16)[0] if there else None for n, there in enumerate(biases))
+    with Operators() as ran:
+        for_gate, for_up, preact = plain.gated_preactivations(x, gate, up, gate_bias, up_bias, keep=keep)
+    assert torch.equal(for_gate, torch.nn.functional.linear(x, gate, gate_bias))
+    assert torch.equal(for_up, torch.nn.functional.linear(x, up, up_bias))
+    assert ran.names.count("copy_") == (sum(biases) if keep else 0)
+    if keep:
+        assert preact is not None
+        assert torch.equal(preact, torch.cat([for_gate, for_up], 1))
+    else:
+        assert preact is None

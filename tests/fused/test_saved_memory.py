@@ -246,6 +246,55 @@ class Live(TorchDispatchMode):
         return result
 
 
+class Sums(TorchDispatchMode):
+    """Collects the dtypes of the products that are as large as a weight [N, K]."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        super().__init__()
+        self.shape = shape
+        self.dtypes: list[torch.dtype] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func._overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.addmm_):
+            self.dtypes += [result.dtype] if tuple(result.shape) == self.shape else []
+        return result
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_one_piece_is_one_product_and_only_several_are_summed(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, weight = randn(64, 8, dtype=dtype), randn(24, 8, dtype=dtype)
+
+    def sums() -> list[torch.dtype]:
+        y = linear_act(x, weight, plan=plain_plan("input"))
+        with Sums((24, 8)) as seen:
+            gradients(y, [x, weight])
+        return seen.dtypes
+
+    assert sums() == [dtype]
+    monkeypatch.setattr("foretrace.fused.autograd.inner._LEAST_ROWS", 16)
+    monkeypatch.setattr("foretrace.fused.autograd.inner._TILE_ROWS", 16)
+    assert sums() == [torch.float32 if dtype == torch.bfloat16 else dtype] * 4
+
+
+def test_sums_go_back_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foretrace.fused.autograd.inner._LEAST_ROWS", 16)
+    monkeypatch.setattr("foretrace.fused.autograd.inner._TILE_ROWS", 16)
+    k, n = 128, 256
+    tensors: list[Any] = gated_tensors(rows=(64,), k=k, n=n, out=k, bias=False, dtype=torch.bfloat16)
+    y = gated_mlp(*tensors, plan=plain_plan("input"))
+    grad = torch.ones_like(y)
+    with Live([y, grad], [one for one in tensors if one is not None]) as live:
+        found = gradients(y, tensors, grad)
+    # In units of a weight: the sums of gate, up and down are two each, and the gradient of down is made before that of
+    # gate and up, of sums that are one tensor. Besides, output, its gradient and that of x.
+    unit = 2 * n * k
+    assert live.peak <= 7 * unit + 3 * 2 * 64 * k, live.peak / unit
+    assert {one.untyped_storage().nbytes() for one in found[1:4] if one is not None} == {unit}
+
+
 def backward_peak(save: Save) -> float:
     """Most memory in backward besides x and weights, in units of hidden [M, N]; K is N/4."""
     m, k, n = 512, 8, 32

@@ -422,7 +422,7 @@ def test_25_every_configuration_that_may_be_chosen_is_right(operation: Operation
     wrong = {}
     for role in roles_of(operation, training):
         for candidate in possible(role, asked, current()):
-            for implementation in candidate.implementations(operation, role):
+            for implementation in candidate.implementations(asked, role):
                 # Not the plain choice, which would be compared with itself.
                 choice = Choice(save="recompute").having(role, implementation)
                 reason = trial.refusal(choice)

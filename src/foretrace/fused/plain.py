@@ -28,24 +28,29 @@ __all__ = [
 
 
 def gated_preactivations(
-    x: Tensor, gate: Tensor, up: Tensor, gate_bias: Tensor | None, up_bias: Tensor | None
-) -> Tensor:
-    """Return x gateᵀ and x upᵀ side by side, [M, 2N]: one product where the weights are one tensor, else two."""
+    x: Tensor, gate: Tensor, up: Tensor, gate_bias: Tensor | None, up_bias: Tensor | None, *, keep: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return x gateᵀ and x upᵀ, [M, N] each, with their biases and, if ``keep``, both side by side, [M, 2N].
+
+    One product where the weights are one tensor, else two. Every result is rounded once, as by `torch.nn.Linear`.
+    """
     n = gate.shape[0]
     weight = stacked(gate, up)
-    if weight is not None:
-        if gate_bias is None and up_bias is None:
-            return torch.mm(x, weight.t())
-        bias = stacked(gate_bias, up_bias) if gate_bias is not None and up_bias is not None else None
-        if bias is not None:
-            return torch.addmm(bias, x, weight.t())
+    bias = stacked(gate_bias, up_bias) if gate_bias is not None and up_bias is not None else None
+    if weight is not None and (bias is not None or (gate_bias is None and up_bias is None)):
+        preact = linear(x, weight, bias)
+        return preact[:, :n], preact[:, n:], preact if keep else None
+    if not keep:
+        return linear(x, gate, gate_bias), linear(x, up, up_bias), None
     preact = x.new_empty((x.shape[0], 2 * n))
-    for weight, bias, columns in ((gate, gate_bias, preact[:, :n]), (up, up_bias, preact[:, n:])):
+    halves = preact[:, :n], preact[:, n:]
+    for weight, bias, half in zip((gate, up), (gate_bias, up_bias), halves, strict=True):
         if bias is None:
-            torch.mm(x, weight.t(), out=columns)
+            torch.mm(x, weight.t(), out=half)
         else:
-            torch.addmm(bias, x, weight.t(), out=columns)
-    return preact
+            # Written to rows with a gap, cuBLAS adds a bias to the product when that is rounded already.
+            half.copy_(linear(x, weight, bias))
+    return *halves, preact
 
 
 def gate_up(
@@ -60,9 +65,8 @@ def gate_up(
     precision: str = "exact",
 ) -> tuple[Tensor, Tensor | None]:
     """Return hidden [M, N] and, if ``keep``, the pre-activations [M, 2N]."""
-    preact = gated_preactivations(x, gate, up, gate_bias, up_bias)
-    n = gate.shape[0]
-    return gated_act(preact[:, :n], preact[:, n:], activation, precision=precision), preact if keep else None
+    for_gate, for_up, preact = gated_preactivations(x, gate, up, gate_bias, up_bias, keep=keep)
+    return gated_act(for_gate, for_up, activation, precision=precision), preact
 
 
 def linear_act(

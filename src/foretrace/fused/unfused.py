@@ -28,10 +28,8 @@ def gate_up(
     precision: str = "exact",
 ) -> tuple[Tensor, Tensor | None]:
     """As the step of `foretrace.fused.steps`: cuBLAS, then the elementwise kernel."""
-    preact = gated_preactivations(x, gate, up, gate_bias, up_bias)
-    n = gate.shape[0]
-    hidden = elementwise.gated_act(preact[:, :n], preact[:, n:], activation, precision=precision)
-    return hidden, preact if keep else None
+    for_gate, for_up, preact = gated_preactivations(x, gate, up, gate_bias, up_bias, keep=keep)
+    return elementwise.gated_act(for_gate, for_up, activation, precision=precision), preact
 
 
 def linear_act(

@@ -4,6 +4,7 @@ import inspect
 from dataclasses import replace
 
 import pytest
+import torch
 
 from foretrace.errors import InputError
 from foretrace.fused.dispatch.candidates import CANDIDATES, Candidate, possible, refusal, untried
@@ -143,18 +144,36 @@ def test_every_implementation_of_every_step_has_its_limits_here():
 
 def test_variants_are_ordered_by_name_and_belong_to_steps_that_exist():
     for candidate in CANDIDATES:
-        for step, options in candidate.variants:
-            assert candidate.name in names(step)
-            assert options == tuple(sorted(options))
+        for variant in candidate.variants:
+            assert candidate.name in names(variant.step)
+            assert variant.options == tuple(sorted(variant.options))
 
 
 @pytest.mark.parametrize("candidate", CANDIDATES, ids=lambda c: c.name)
 def test_every_variant_is_an_option_of_its_kernel(candidate: Candidate):
     """Options a kernel has not would be refused by every autotune, without anyone noticing."""
     pytest.importorskip("triton")
-    for step, options in candidate.variants:
-        known = inspect.signature(find(step, candidate.name)).parameters
-        assert {name for name, _ in options} <= known.keys()
+    for variant in candidate.variants:
+        known = inspect.signature(find(variant.step, candidate.name)).parameters
+        assert {name for name, _ in variant.options} <= known.keys()
+
+
+def test_one_row_is_tried_with_nothing_that_its_registers_cannot_hold():
+    """A matrix-vector kernel of 64 x 2048 weights keeps the compiler busy for minutes."""
+    small = next(candidate for candidate in CANDIDATES if candidate.name == "small")
+    tried = {m: small.implementations(replace(MLP, m=m), "expand") for m in (1, 2)}
+    assert [dict(one.options) for one in tried[1]] == [{}, {"pdl": 1}]
+    assert {"block_n": 64} in [dict(one.options) for one in tried[2]]
+    assert [dict(one.options) for one in small.implementations(replace(MLP, m=1), "project")] == [{}, {"pdl": 1}]
+
+
+@pytest.mark.parametrize("step", ["gate_up", "linear_act"])
+def test_one_row_refuses_a_wide_block(step: str):
+    pytest.importorskip("triton")
+    x, weight = torch.zeros(1, 64), torch.zeros(64, 64)
+    weights = (weight, weight, None, None) if step == "gate_up" else (weight, None)
+    with pytest.raises(InputError, match="block_n=64 is for more rows than one"):
+        find(step, "small")(x, *weights, "silu", keep=False, block_n=64)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import torch
 from torch import Tensor
@@ -11,13 +11,18 @@ from torch import Tensor
 from foretrace.fused.planning import Call
 from foretrace.fused.weights import dense, dense_rows, packed, split, stacked
 
-__all__ = ["GatedInner", "Inner", "LinearInner", "accumulate", "chunks"]
+__all__ = ["GatedInner", "Inner", "LinearInner", "accumulate", "chunks", "rounded"]
 
 # Rows that are worth a launch of their own: with fewer, the products no longer fill a GPU.
 _LEAST_ROWS = 1024
 
 # Rows of a piece, for one more reason: its end must not cut a tile in two.
 _TILE_ROWS = 256
+
+# On NVIDIA GPUs, products of 16-bit operands are written in float32 since PyTorch 2.8, and added to float32 since 2.10.
+# On AMD's they are refused. (No strings are compared: this one knows that it is a version.)
+_WRITES_FLOAT32: Final = torch.version.hip is None and torch.__version__ >= "2.8"
+_ADDS_TO_FLOAT32: Final = torch.version.hip is None and torch.__version__ >= "2.10"
 
 
 class Inner(Protocol):
@@ -29,11 +34,11 @@ class Inner(Protocol):
     def input_gradient(self, dpreact: Tensor, out: Tensor | None = None) -> Tensor:
         """Return the gradient of these rows of the input, written to ``out`` if given."""
 
-    def add_weight_gradients(self, dpreact: Tensor, x: Tensor) -> None:
-        """Add what these rows contribute to the wanted gradients of the weights."""
+    def add_weight_gradients(self, dpreact: Tensor, x: Tensor, several: bool = False) -> None:
+        """Add what these rows contribute to the wanted gradients of the weights; ``several``: as for `accumulate`."""
 
     def weight_gradients(self) -> tuple[Tensor | None, ...]:
-        """Return the gradients of the weights, ``None`` for those not wanted."""
+        """Return the gradients of the weights, ``None`` for those not wanted, and forget them."""
 
     def bias_gradients(self, sums: Tensor | None) -> tuple[Tensor | None, ...]:
         """Return the gradients of the biases from the column sums of the pre-activations' gradient."""
@@ -47,9 +52,42 @@ def chunks(rows: int, parts: int) -> list[slice]:
     return [slice(start, min(start + each, rows)) for start in range(0, max(rows, 1), each)]
 
 
-def accumulate(total: Tensor | None, left: Tensor, right: Tensor) -> Tensor:
-    """Return ``total + left right``, added in place and summed in float32 inside the product; rounded once a call."""
-    return torch.mm(left, right) if total is None else total.addmm_(left, right)
+def accumulate(total: Tensor | None, left: Tensor, right: Tensor, several: bool = False) -> Tensor:
+    """Return ``total + left right``, added in place; without a total, ``left right``.
+
+    ``several``: other pieces of the rows follow. A total of theirs is float32 if the operands have 16 bits, so that it
+    is rounded once, by `rounded`, however many pieces there are.
+    """
+    if total is not None:
+        return _multiply_into(total, left, right, add=True)
+    dtype = _sum_dtype(left.dtype, several)
+    if dtype == left.dtype:
+        return torch.mm(left, right)
+    return _multiply_into(left.new_empty((left.shape[0], right.shape[1]), dtype=dtype), left, right, add=False)
+
+
+def rounded(total: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """Return a total of `accumulate` in the dtype of its operands: itself if it has it."""
+    return total if total is None or total.dtype == dtype else total.to(dtype)
+
+
+def _sum_dtype(dtype: torch.dtype, several: bool) -> torch.dtype:
+    return torch.float32 if several and dtype.itemsize == 2 else dtype
+
+
+def _multiply_into(total: Tensor, left: Tensor, right: Tensor, add: bool) -> Tensor:
+    """Write ``left right`` to a total of the operands' dtype or of float32, or add it."""
+    if total.dtype == left.dtype:
+        return total.addmm_(left, right) if add else torch.mm(left, right, out=total)
+    if not left.is_cuda:
+        left, right = left.float(), right.float()
+        return torch.addmm(total, left, right, out=total) if add else torch.mm(left, right, out=total)
+    if _ADDS_TO_FLOAT32 and add:
+        return torch.addmm(total, left, right, out_dtype=torch.float32, out=total)
+    if _WRITES_FLOAT32 and not add:
+        return torch.mm(left, right, out_dtype=torch.float32, out=total)
+    product = torch.mm(left, right, out_dtype=torch.float32) if _WRITES_FLOAT32 else torch.mm(left, right)
+    return total.add_(product) if add else total.copy_(product)
 
 
 class LinearInner:
@@ -73,14 +111,15 @@ class LinearInner:
         """See `Inner`."""
         return torch.mm(dpreact, self._weight) if out is None else torch.mm(dpreact, self._weight, out=out)
 
-    def add_weight_gradients(self, dpreact: Tensor, x: Tensor) -> None:
+    def add_weight_gradients(self, dpreact: Tensor, x: Tensor, several: bool = False) -> None:
         """See `Inner`."""
         if self._wanted[0]:
-            self._gradient = accumulate(self._gradient, dpreact.t(), x)
+            self._gradient = accumulate(self._gradient, dpreact.t(), x, several)
 
     def weight_gradients(self) -> tuple[Tensor | None, ...]:
         """See `Inner`."""
-        return (self._gradient,)
+        total, self._gradient = self._gradient, None
+        return (rounded(total, self._weight.dtype),)
 
     def bias_gradients(self, sums: Tensor | None) -> tuple[Tensor | None, ...]:
         """See `Inner`."""
@@ -137,40 +176,42 @@ class GatedInner:
         result = torch.mm(for_gate, self._gate) if out is None else torch.mm(for_gate, self._gate, out=out)
         return result.addmm_(for_up, self._up)
 
-    def add_weight_gradients(self, dpreact: Tensor, x: Tensor) -> None:
+    def add_weight_gradients(self, dpreact: Tensor, x: Tensor, several: bool = False) -> None:
         """See `Inner`."""
         if self._targets is not None:
             for target, columns in self._targets:
-                target.addmm_(dpreact[:, columns].t(), x)
+                accumulate(target, dpreact[:, columns].t(), x)
         elif self._packing == "gate_up" or (self._packing == "separate" and self._wanted[0] and self._wanted[1]):
             # One product whose result is all there is to make.
-            both = torch.mm(dpreact.t(), x)
+            both = accumulate(None, dpreact.t(), x, several)
             self._targets = [(both, slice(None))]
             packs = self._packing == "gate_up"
             self._gradients = (both, None) if packs else (both[: self.half], both[self.half :])
         else:
-            self._targets = self._make_targets()
+            self._targets = self._make_targets(_sum_dtype(self._gate.dtype, several))
             for target, columns in self._targets:
-                torch.mm(dpreact[:, columns].t(), x, out=target)
+                _multiply_into(target, dpreact[:, columns].t(), x, add=False)
 
-    def _make_targets(self) -> list[tuple[Tensor, slice]]:
+    def _make_targets(self, dtype: torch.dtype) -> list[tuple[Tensor, slice]]:
         want_gate, want_up = self._wanted[0], self._wanted[1]
         n = self.half
         first, second = slice(0, n), slice(n, 2 * n)
         if self._packing == "separate":
-            gradient = torch.empty_like(self._gate, memory_format=torch.contiguous_format)
+            gradient = torch.empty_like(self._gate, dtype=dtype, memory_format=torch.contiguous_format)
             self._gradients = (gradient, None) if want_gate else (None, gradient)
             return [(gradient, first if want_gate else second)] if want_gate or want_up else []
         if not want_gate:
             return []
-        both = self._gate.new_empty((2 * n, self._gate.shape[1]))
+        both = self._gate.new_empty((2 * n, self._gate.shape[1]), dtype=dtype)
         self._gradients = (both, None)
         gate, up = split(both, None, self._packing)
         return [(gate, first), (up, second)]
 
     def weight_gradients(self) -> tuple[Tensor | None, ...]:
         """See `Inner`."""
-        return self._gradients
+        first, second = self._gradients
+        self._gradients, self._targets = (None, None), None
+        return rounded(first, self._gate.dtype), rounded(second, self._gate.dtype)
 
     def bias_gradients(self, sums: Tensor | None) -> tuple[Tensor | None, ...]:
         """See `Inner`."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from foretrace.fused.autograd.inner import GatedInner, Inner, LinearInner, accumulate, chunks
+from foretrace.fused.autograd.inner import GatedInner, Inner, LinearInner, accumulate, chunks, rounded
 from foretrace.fused.autograd.kept import Kept
 from foretrace.fused.planning import Call
 from foretrace.fused.weights import dense_rows
@@ -29,7 +29,7 @@ __all__ = [
     "mlp_forward",
 ]
 
-# Pieces of the rows in backward where memory is to be saved. A gradient of a weight is rounded once a piece.
+# Pieces of the rows in backward where memory is to be saved.
 _RECOMPUTE_PIECES = 2
 _INPUT_PIECES = 4
 
@@ -238,12 +238,14 @@ def _backward(
     if want_down:
         # Hidden comes again from the same kernel, in pieces: never all of it at once.
         dpreact, sums = preact if overwrite else torch.empty_like(preact), None
-        for rows in chunks(grad.shape[0], _RECOMPUTE_PIECES):
+        pieces = chunks(grad.shape[0], _RECOMPUTE_PIECES)
+        for rows in pieces:
             _, hidden, some = pull(grad[rows], preact[rows], dpreact[rows], True, want.bias)
             assert hidden is not None
-            ddown = accumulate(ddown, grad[rows].t(), hidden)
+            ddown = accumulate(ddown, grad[rows].t(), hidden, len(pieces) > 1)
             del hidden
             sums = _added(sums, some)
+        ddown = rounded(ddown, grad.dtype)
     else:
         dpreact, _, sums = pull(grad, preact, preact if overwrite else None, False, want.bias)
     del preact
@@ -262,30 +264,34 @@ def _backward_from_input(
     assert x is not None
     dx = x.new_empty(x.shape) if want.x else None
     sums = None
-    for rows in chunks(grad.shape[0], _INPUT_PIECES):
+    pieces = chunks(grad.shape[0], _INPUT_PIECES)
+    several = len(pieces) > 1
+    for rows in pieces:
         hidden, preact = inner.expand(x[rows], True)
         assert preact is not None
         if want_down:
-            ddown = accumulate(ddown, grad[rows].t(), hidden)
+            ddown = accumulate(ddown, grad[rows].t(), hidden, several)
         del hidden
         dpreact, _, some = pull(grad[rows], preact, preact, False, want.bias)
         del preact
         sums = _added(sums, some)
         if want.weights:
-            inner.add_weight_gradients(dpreact, x[rows])
+            inner.add_weight_gradients(dpreact, x[rows], several)
         if dx is not None:
             inner.input_gradient(dpreact, dx[rows])
         del dpreact
+    # One after the other: a sum in float32 goes back before the next is rounded.
+    ddown = rounded(ddown, grad.dtype)
     return dx, inner.weight_gradients(), ddown, inner.bias_gradients(sums)
 
 
-def _down_gradient(inner: Inner, grad: Tensor, kept: Kept) -> Tensor:
+def _down_gradient(inner: Inner, grad: Tensor, kept: Kept) -> Tensor | None:
     assert kept.x is not None
     total = None
-    for rows in chunks(grad.shape[0], _INPUT_PIECES):
-        total = accumulate(total, grad[rows].t(), inner.expand(kept.x[rows], False)[0])
-    assert total is not None
-    return total
+    pieces = chunks(grad.shape[0], _INPUT_PIECES)
+    for rows in pieces:
+        total = accumulate(total, grad[rows].t(), inner.expand(kept.x[rows], False)[0], len(pieces) > 1)
+    return rounded(total, grad.dtype)
 
 
 def _added(total: Tensor | None, more: Tensor | None) -> Tensor | None:

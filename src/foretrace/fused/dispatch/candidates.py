@@ -21,6 +21,7 @@ __all__ = [
     "NARROW_BACK",
     "Candidate",
     "Options",
+    "Variant",
     "has_step",
     "possible",
     "refusal",
@@ -57,24 +58,32 @@ NARROW_BACK: Final[Options] = (("block_n", 128), ("stages", 4))
 
 
 @dataclass(frozen=True, slots=True)
+class Variant:
+    """Options that an autotune tries besides the defaults, in a ``step``, for at least so many ``rows`` of input."""
+
+    step: str
+    options: Options
+    rows: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """An implementation of some steps (`foretrace.fused.steps` lists them), and its limits.
 
     ``limits``: the first that refuses is the reason given, so that what a person can mend, a version, comes last.
-    ``tried``: compute capabilities it was run on; elsewhere it is chosen only by a measurement. ``variants``: step
-    (`foretrace.fused.steps`) and the options that an autotune tries there besides the defaults.
+    ``tried``: compute capabilities it was run on; elsewhere it is chosen only by a measurement.
     """
 
     name: str
     limits: tuple[Limit, ...] = ()
     tried: tuple[int, ...] | None = None
-    variants: tuple[tuple[str, Options], ...] = ()
+    variants: tuple[Variant, ...] = ()
 
-    def implementations(self, operation: Operation, role: Role) -> list[Implementation]:
-        """Return the default and every variant for a step of an operation."""
-        step = step_of(operation, role)
-        varied = [Implementation(self.name, options) for of, options in self.variants if of == step]
-        return [Implementation(self.name), *varied]
+    def implementations(self, problem: Problem, role: Role) -> list[Implementation]:
+        """Return the default and every variant for a step of a problem."""
+        step = step_of(problem.operation, role)
+        varied = [one.options for one in self.variants if one.step == step and problem.m >= one.rows]
+        return [Implementation(self.name), *(Implementation(self.name, options) for options in varied)]
 
 
 def _gpu(asked: Question) -> str | None:
@@ -174,17 +183,15 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
         "small",
         (_gpu, _dtype(*HALF, "float32"), _few_rows, _nonempty, _triton(PORTABLE_TRITON)),
         tried=(80, 86, 89, 90),
+        # One row is a matrix-vector product: wide blocks would not fit its registers, and nothing is split.
         variants=(
-            ("gate_up", (("pdl", 1),)),
-            ("gate_up", (("block_n", 64),)),
-            ("linear_act", (("pdl", 1),)),
-            ("linear_act", (("split", 1),)),
-            ("linear_act", (("split", 2),)),
-            ("linear_act", (("split", 4),)),
-            ("project", (("pdl", 1),)),
-            ("project", (("split", 1),)),
-            ("project", (("split", 2),)),
-            ("project", (("split", 4),)),
+            Variant("gate_up", (("pdl", 1),)),
+            Variant("gate_up", (("block_n", 64),), rows=2),
+            *(
+                Variant(step, options, rows)
+                for step in ("linear_act", "project")
+                for options, rows in (((("pdl", 1),), 1), *(((("split", parts),), 2) for parts in (1, 2, 4)))
+            ),
         ),
     ),
     Candidate(
@@ -198,11 +205,11 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
         (_gpu, _hopper, _dtype(*HALF), _tma, _nonempty, _triton(TMA_TRITON)),
         tried=(90,),
         variants=(
-            ("gate_up", (("block_n", 64), ("num_stages", 3), ("num_warps", 4), ("persistent", 0))),
-            ("gate_up", (("group", 16),)),
-            ("linear_act", (("block_n", 128), ("num_stages", 3), ("num_warps", 4), ("persistent", 0))),
+            Variant("gate_up", (("block_n", 64), ("num_stages", 3), ("num_warps", 4), ("persistent", 0))),
+            Variant("gate_up", (("group", 16),)),
+            Variant("linear_act", (("block_n", 128), ("num_stages", 3), ("num_warps", 4), ("persistent", 0))),
             *(
-                (step, options)
+                Variant(step, options)
                 for step in ("gate_up_backward", "linear_act_backward")
                 for options in (
                     (("persistent", 1),),
@@ -218,9 +225,9 @@ CANDIDATES: Final[tuple[Candidate, ...]] = (
         (_gpu, _hopper, _dtype(*HALF), _tma, _nonempty, _gluon),
         tried=(90,),
         variants=(
-            *((step, options) for step in ("gate_up", "linear_act") for options in ((("group", 16),), NARROW)),
+            *(Variant(step, options) for step in ("gate_up", "linear_act") for options in ((("group", 16),), NARROW)),
             *(
-                (step, options)
+                Variant(step, options)
                 for step in ("gate_up_backward", "linear_act_backward")
                 for options in (DEEP, NARROW_BACK)
             ),

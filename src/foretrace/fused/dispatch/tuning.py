@@ -31,7 +31,7 @@ def search(problem: Problem, environment: Environment, base: Plan, measure: Meas
         role: [
             start.having(role, implementation)
             for candidate in possible(role, problem, environment)
-            for implementation in candidate.implementations(problem.operation, role)
+            for implementation in candidate.implementations(problem, role)
         ]
         for role in roles
     }

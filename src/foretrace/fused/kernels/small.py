@@ -22,6 +22,9 @@ from foretrace.fused.kernels.small_kernels import (
 __all__ = ["gate_up", "linear_act", "project", "small_supported"]
 
 HALVES = (torch.bfloat16, torch.float16)
+# Output features a program of the matrix-vector kernels: with 2048 input features each 16 are 256 registers a thread
+# of 4 warps, and the compiler takes minutes over much more.
+WIDEST_VECTOR = 16
 
 
 def small_supported(x: torch.Tensor, *weights: torch.Tensor) -> bool:
@@ -40,6 +43,14 @@ def _check(x: torch.Tensor, *weights: torch.Tensor) -> None:
         raise InputError(
             f"{x.shape[0]} rows of {x.dtype} cannot run through the decode kernels (at most {ROWS} of bf16 or fp16, 1 "
             "of float32, columns contiguous); use the portable kernels."
+        )
+
+
+def _check_block(block_n: int) -> None:
+    if block_n > WIDEST_VECTOR:
+        raise InputError(
+            f"block_n={block_n} is for more rows than one, whose whole block lies in registers; "
+            f"give at most {WIDEST_VECTOR}, or leave it out"
         )
 
 
@@ -96,6 +107,8 @@ def gate_up(
         return hidden, preact
     one = rows == 1
     block_n = block_n or (2 if one else 32)
+    if one:
+        _check_block(block_n)
     if block_k is None:
         # Weights loaded two bytes at a time need as many registers for addresses.
         pointers = x.data_ptr() | gate.data_ptr() | up.data_ptr()
@@ -173,6 +186,7 @@ def linear_act(
     }
     if rows == 1:
         block_n = block_n or 4
+        _check_block(block_n)
         launcher(
             foretrace_small_linear_act_vector,
             num_warps=num_warps or 8,

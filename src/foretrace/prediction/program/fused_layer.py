@@ -98,20 +98,29 @@ class Recipe:
                 bias, up_bias = (None, None) if bias is None else self.gate_and_up(bias)
             hidden, preact = operators.gate_up(x, gate, up, bias, up_bias, self.activation, keep)
             return hidden, preact if keep else None
-        if up is None:
-            preact = _product(x, first, bias)
-        else:
-            half = first.shape[0]
-            preact = x.new_empty(x.shape[0], 2 * half)
-            for weight, own, columns in ((first, bias, preact[:, :half]), (up, up_bias, preact[:, half:])):
-                if own is None:
-                    torch.mm(x, weight.t(), out=columns)
-                else:
-                    torch.addmm(own, x, weight.t(), out=columns)
-        gate, other = preact.chunk(2, dim=1)
+        gate, other, preact = self._separately(x, weights, keep=keep)
         if how == "elementwise":
             return operators.gated_act(gate, other, self.activation), preact
         return apply_activation(self.activation, gate).mul_(other), preact
+
+    def _separately(self, x: Tensor, weights: Weights, *, keep: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Both halves of the pre-activations by the library, and the two side by side if they are kept."""
+        first, up, _, bias, up_bias, _ = weights
+        if up is None:
+            preact = _product(x, first, bias)
+            gate, other = preact.chunk(2, dim=1)
+            return gate, other, preact
+        if not keep:
+            return _product(x, first, bias), _product(x, up, up_bias), None
+        half = first.shape[0]
+        preact = x.new_empty(x.shape[0], 2 * half)
+        gate, other = preact[:, :half], preact[:, half:]
+        for weight, own, columns in ((first, bias, gate), (up, up_bias, other)):
+            if own is None:
+                torch.mm(x, weight.t(), out=columns)
+            else:
+                columns.copy_(torch.addmm(own, x, weight.t()))
+        return gate, other, preact
 
     def forward(self, x: Tensor, weights: Weights, *, keep: bool) -> tuple[Tensor, Tensor, Tensor | None]:
         """Output, hidden and pre-activations."""
