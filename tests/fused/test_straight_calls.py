@@ -11,8 +11,11 @@ from mlp_cases import gated_tensors, gradients, mlp_tensors, plain_plan, randn
 from torch import Tensor
 
 from foretrace.errors import InputError
-from foretrace.fused import functional, plain, seen, steps
+from foretrace.fused import plain, planning, seen, steps
+from foretrace.fused.autograd import straight
 from foretrace.fused.functional import gated_mlp, mlp
+from foretrace.fused.plan import Operation, Plan
+from foretrace.fused.planning import Call
 
 Layer = Callable[..., Tensor]
 PLAN = plain_plan()
@@ -59,7 +62,7 @@ def test_it_is_bitwise_the_long_way(case: str, rows: tuple[int, ...], monkeypatc
     assert is_straight(y)
     grad = randn(*y.shape, grad=False)
     found = gradients(y, tensors, grad)
-    monkeypatch.setattr(functional, "is_straight", lambda *_: False)
+    monkeypatch.setattr(straight, "is_straight", lambda *_: False)
     monkeypatch.setattr(seen, "find", lambda *_: None)
     monkeypatch.setattr(seen, "remember", lambda *_: None)
     expected = layer(*tensors)
@@ -68,6 +71,59 @@ def test_it_is_bitwise_the_long_way(case: str, rows: tuple[int, ...], monkeypatc
     assert y.shape == expected.shape
     for one, right in zip(found, gradients(expected, tensors, grad), strict=True):
         assert same(one, right)
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plain steps pass for kernels of ours: in inference, PyTorch's own operators would be called at once."""
+
+    def bind(operation: Operation, plan: Plan) -> steps.Bound:
+        bound = steps.Bound(operation, plan)
+        bound.plain = False
+        return bound
+
+    monkeypatch.setattr(planning, "bind", bind)
+
+
+@case
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("rows", [(3,), (2, 3), (1,), (0,), (2, 0)])
+def test_inference_is_bitwise_the_long_way(case: str, rows: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, tensors = made(case, rows)
+    short: list[Call] = []
+    with torch.no_grad():
+        for name in ("gated_mlp_forward", "mlp_forward"):
+            way = getattr(straight, name)
+            monkeypatch.setattr(straight, name, lambda *given, way=way: (short.append(given[-1]), way(*given))[1])
+        y = layer(*tensors)
+        assert [call.save for call in short] == [None]
+        with monkeypatch.context() as patched:
+            patched.setattr(straight, "is_straight", lambda *_: False)
+            patched.setattr(seen, "find", lambda *_: None)
+            expected = layer(*tensors)
+    assert len(short) == 1
+    assert y.shape == expected.shape == (*rows, y.shape[-1])
+    assert y.equal(expected)
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("other", ["one dimension", "gaps in x", "gaps in a weight", "a bias"])
+def test_inference_of_other_calls_goes_the_long_way(other: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, gate, up, down = (one.detach() for one in made("gated")[1])
+    bias = None
+    if other == "one dimension":
+        x = x[0]
+    elif other == "gaps in x":
+        x = torch.cat([x, x], 1)[:, : x.shape[1]]
+    elif other == "gaps in a weight":
+        up = torch.cat([up, up], 1)[:, : up.shape[1]]
+    else:
+        bias = randn(gate.shape[0], grad=False)
+    monkeypatch.setattr(straight, "gated_mlp_forward", None)
+    y = gated_mlp(x, gate, up, down, bias, plan=PLAN)
+    linear = torch.nn.functional.linear
+    hidden = torch.nn.functional.gelu(linear(x, gate, bias), approximate="tanh") * linear(x, up)
+    torch.testing.assert_close(y, linear(hidden, down))
 
 
 @case

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from foretrace.fused import eager, seen
 from foretrace.fused.activations import canonical
-from foretrace.fused.autograd import passes
+from foretrace.fused.autograd import passes, straight
 from foretrace.fused.autograd.functions import (
     GatedActFunction,
     GatedMLPFunction,
@@ -33,7 +33,6 @@ from foretrace.fused.autograd.functions import (
     rows_of,
     shaped,
 )
-from foretrace.fused.autograd.straight import StraightGatedMLPFunction, StraightMLPFunction, is_straight
 from foretrace.fused.inputs import autocast, check_words, direct, fail_shape
 from foretrace.fused.plan import Packing, Plan, Precision, Save
 from foretrace.fused.planning import Call, call_for
@@ -100,7 +99,7 @@ def gated_mlp(
         save=save,
         plan=plan,
     )
-    if absent == (False, True, True, True) and is_straight(call, tensors[0], tensors[1:4], ()):
+    if absent == (False, True, True, True) and straight.is_straight(call, tensors[0], tensors[1:4], ()):
         call = call._replace(straight=True)
     if tensors is original:
         seen.remember(words, given, 3 if up_weight is None else 4, plan, call)
@@ -117,7 +116,9 @@ def _gated_mlp(
     down_bias: Tensor | None,
     call: Call,
 ) -> Tensor:
-    if call.straight:
+    if call.straight and up_weight is not None:
+        if call.save is None:
+            return straight.gated_mlp_forward(x, gate_weight, up_weight, down_weight, call)
         y: Tensor = _straight_gated_mlp(x, gate_weight, up_weight, down_weight, call)
         return y
     if call.plain:
@@ -178,7 +179,7 @@ def mlp(
         save=save,
         plan=plan,
     )
-    if is_straight(call, tensors[0], tensors[1:3], tensors[3:]):
+    if straight.is_straight(call, tensors[0], tensors[1:3], tensors[3:]):
         call = call._replace(straight=True)
     if tensors is original:
         seen.remember(words, given, 3, plan, call)
@@ -186,6 +187,8 @@ def mlp(
 
 
 def _mlp(x: Tensor, weight1: Tensor, weight2: Tensor, bias1: Tensor | None, bias2: Tensor | None, call: Call) -> Tensor:
+    if call.straight and call.save is None:
+        return straight.mlp_forward(x, weight1, weight2, bias1, bias2, call)
     # Whether a bias is a leaf is the one thing about a straight call that may have changed unseen.
     if call.straight and (bias1 is None or bias1.is_leaf) and (bias2 is None or bias2.is_leaf):
         y: Tensor = _straight_mlp(x, weight1, weight2, bias1, bias2, call)
@@ -309,8 +312,8 @@ _apply_gated_mlp: Final = _past_python(GatedMLPFunction)
 _apply_mlp: Final = _past_python(MLPFunction)
 _apply_linear_act: Final = _past_python(LinearActFunction)
 _apply_gated_act: Final = _past_python(GatedActFunction)
-_straight_gated_mlp: Final = _past_python(StraightGatedMLPFunction)
-_straight_mlp: Final = _past_python(StraightMLPFunction)
+_straight_gated_mlp: Final = _past_python(straight.StraightGatedMLPFunction)
+_straight_mlp: Final = _past_python(straight.StraightMLPFunction)
 
 
 def _traced() -> bool:

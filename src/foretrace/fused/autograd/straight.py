@@ -1,4 +1,4 @@
-"""The most frequent training calls without detours: every gradient is wanted and everything was kept for it.
+"""The most frequent calls without detours: in training every gradient is wanted and everything was kept for it.
 
 Results are bitwise those of `foretrace.fused.autograd.functions`, which handles all calls; what is left out is deciding
 about things that are decided here. Each operator and each Python call costs the host microseconds, and small layers are
@@ -17,7 +17,7 @@ from foretrace.fused.autograd.functions import gradient_rows, unsafe_view
 from foretrace.fused.autograd.kept import graph_is_released, is_held_once, memory_of, refusing
 from foretrace.fused.planning import Call
 
-__all__ = ["StraightGatedMLPFunction", "StraightMLPFunction", "is_straight"]
+__all__ = ["StraightGatedMLPFunction", "StraightMLPFunction", "gated_mlp_forward", "is_straight", "mlp_forward"]
 
 Result = TypeVar("Result")
 
@@ -27,19 +27,43 @@ _separate_halves: Final = torch.unsafe_split_with_sizes
 
 
 def is_straight(call: Call, x: Tensor, weights: tuple[Tensor | None, ...], others: tuple[Tensor | None, ...]) -> bool:
-    """Whether the functions of this module may serve a call: all tensors want gradients and have no gaps.
+    """Whether the functions of this module may serve a call: no tensor has gaps, and in training all want gradients.
 
     ``others``: biases, which may be absent. They are not saved, so that a bias that does not lead to itself, being no
     leaf, would be missing in the error for second derivatives.
     """
+    training = call.save is not None
     return (
-        call.save == "preact"
+        call.save in ("preact", None)
         and not call.plain
         and call.packing == "separate"
         and x.dim() > 1
-        and all(one is not None and one.requires_grad and one.is_contiguous() for one in (x, *weights))
-        and all(one is None or (one.requires_grad and one.is_leaf and one.is_contiguous()) for one in others)
+        and all(
+            one is not None and one.is_contiguous() and (one.requires_grad or not training) for one in (x, *weights)
+        )
+        and all(
+            one is None or (one.is_contiguous() and ((one.requires_grad and one.is_leaf) or not training))
+            for one in others
+        )
     )
+
+
+def gated_mlp_forward(x: Tensor, gate: Tensor, up: Tensor, down: Tensor, call: Call) -> Tensor:
+    """Return the output for inference; without biases."""
+    rows = x if x.dim() == 2 else x.flatten(0, -2)
+    hidden, _ = call.bound.expand(rows, gate, up, None, None, call.activation, keep=False, precision=call.precision)
+    y: Tensor = call.bound.project(hidden, down, None)
+    return y if rows is x else unsafe_view(y, (*x.shape[:-1], y.shape[1]))
+
+
+def mlp_forward(
+    x: Tensor, weight1: Tensor, weight2: Tensor, bias1: Tensor | None, bias2: Tensor | None, call: Call
+) -> Tensor:
+    """Return the output for inference."""
+    rows = x if x.dim() == 2 else x.flatten(0, -2)
+    hidden, _ = call.bound.expand(rows, weight1, bias1, call.activation, keep=False, precision=call.precision)
+    y: Tensor = call.bound.project(hidden, weight2, bias2)
+    return y if rows is x else unsafe_view(y, (*x.shape[:-1], y.shape[1]))
 
 
 def _as_forward_ran(gradients: Callable[[Any, Tensor], Result]) -> Callable[[Any, Tensor], Result]:

@@ -16,6 +16,7 @@ Slices are cut from a slab. It is allocated by a thread and on a stream of its o
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import torch
 
@@ -24,6 +25,10 @@ __all__ = ["zeroed_counters"]
 # 512 slices of 256 counters (8192 output features by 32): enough for the split products of a few captured models.
 SLAB = 1 << 17
 
+# torch.cuda.current_stream makes an object at each call.
+_raw_stream: Callable[[int], int] = getattr(
+    torch._C, "_cuda_getCurrentRawStream", lambda device: torch.cuda.current_stream(device).cuda_stream
+)
 _lock = threading.Lock()
 _slabs: dict[int, torch.Tensor] = {}
 # Slabs that are used up: captured graphs count in slices of them for as long as they live, which nobody is told.
@@ -45,7 +50,7 @@ def zeroed_counters(like: torch.Tensor, count: int) -> torch.Tensor:
         with _lock:
             counters = _slice(device, count)
         return like.new_zeros(count, dtype=torch.int32) if counters is None else counters
-    key = (device, torch.cuda.current_stream(device).cuda_stream, threading.get_ident())
+    key = (device, _raw_stream(device), threading.get_ident())
     found = _mine.get(key)
     if found is None or found.numel() < count:
         with _lock:

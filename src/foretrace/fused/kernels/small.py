@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import torch
 
 from foretrace.errors import InputError
 from foretrace.fused.kernels.activation import kernel_precision
 from foretrace.fused.kernels.counters import zeroed_counters
-from foretrace.fused.kernels.launch import launcher, processors
+from foretrace.fused.kernels.launch import Repetition, launcher, processors, remember
 from foretrace.fused.kernels.small_kernels import (
     HAS_PDL,
     ROWS,
@@ -44,6 +45,11 @@ def _check(x: torch.Tensor, *weights: torch.Tensor) -> None:
             f"{x.shape[0]} rows of {x.dtype} cannot run through the decode kernels (at most {ROWS} of bf16 or fp16, 1 "
             "of float32, columns contiguous); use the portable kernels."
         )
+
+
+# What was launched before with the very same arguments; decoding comes with the same addresses step by step.
+_gate_ups: dict[tuple[object, ...], Repetition] = {}
+_linear_acts: dict[tuple[object, ...], Repetition] = {}
 
 
 def _check_block(block_n: int) -> None:
@@ -105,14 +111,27 @@ def gate_up(
     preact = x.new_empty((rows, 2 * features)) if keep else None
     if rows == 0:
         return hidden, preact
+    if gate_bias is not None or up_bias is not None:
+        gate_bias = None if gate_bias is None else gate_bias.contiguous()
+        up_bias = None if up_bias is None else up_bias.contiguous()
+    x_pointer, gate_pointer, up_pointer = x.data_ptr(), gate.data_ptr(), up.data_ptr()
+    key = (
+        x_pointer, gate_pointer, up_pointer, hidden.data_ptr(), None if preact is None else preact.data_ptr(),
+        None if gate_bias is None else (gate_bias.data_ptr(), gate_bias.dtype),
+        None if up_bias is None else (up_bias.data_ptr(), up_bias.dtype),
+        rows, inner, features, x_stride, gate_stride, up_stride, dtype, x.get_device(), activation, precision,
+        block_n, block_k, num_warps, num_stages, pdl,
+    )  # fmt: skip
+    again = _gate_ups.get(key)
+    if again is not None and again():
+        return hidden, preact
     one = rows == 1
     block_n = block_n or (2 if one else 32)
     if one:
         _check_block(block_n)
     if block_k is None:
         # Weights loaded two bytes at a time need as many registers for addresses.
-        pointers = x.data_ptr() | gate.data_ptr() | up.data_ptr()
-        wide = _whole_rows(pointers, x_stride | gate_stride | up_stride, dtype.itemsize)
+        wide = _whole_rows(x_pointer | gate_pointer | up_pointer, x_stride | gate_stride | up_stride, dtype.itemsize)
         block_k = (2048 if wide else 1024) if one else (256 if wide else 32)
     dependent = pdl != 0 and _has_dependent_launch(x.get_device())
     shape = {} if one else {"BLOCK_M": ROWS}
@@ -132,14 +151,12 @@ def gate_up(
         STAGES=num_stages,
         **shape,
     )
-    grid = (-(-features // block_n),)
-    gate_bias = None if gate_bias is None else gate_bias.contiguous()
-    up_bias = None if up_bias is None else up_bias.contiguous()
-    tensors = (x, gate, up, gate_bias, up_bias, hidden, preact)
-    if one:
-        start(grid, *tensors, features, inner, gate_stride, up_stride)
-    else:
-        start(grid, *tensors, rows, features, inner, x_stride, gate_stride, up_stride)
+    sizes = (features, inner) if one else (rows, features, inner, x_stride)
+    launch = (
+        (-(-features // block_n),), x, gate, up, gate_bias, up_bias, hidden, preact, *sizes, gate_stride, up_stride
+    )  # fmt: skip
+    start(*launch)
+    remember(_gate_ups, key, start.repetition(*launch))
     return hidden, preact
 
 
@@ -175,67 +192,61 @@ def linear_act(
     preact = x.new_empty((rows, features)) if keep else None
     if rows == 0:
         return out, preact
-    dependent = pdl != 0 and _has_dependent_launch(x.get_device())
+    device, x_pointer, weight_pointer = x.get_device(), x.data_ptr(), weight.data_ptr()
+    one = rows == 1
+    block_n = block_n or (4 if one else 32)
+    partial = arrivals = None
+    if one:
+        _check_block(block_n)
+        block_k, split = block_k or 2048, 1
+    else:
+        if block_k is None:
+            wide = _whole_rows(x_pointer | weight_pointer, x_stride | weight_stride, dtype.itemsize)
+            block_k = 256 if wide else 32
+        tiles = -(-features // block_n)
+        if split is None:
+            split = 2 if tiles < 2 * processors(device) and inner >= 4 * block_k else 1
+        if split > 1:
+            partial = x.new_empty((split, ROWS, features), dtype=torch.float32)
+            arrivals = zeroed_counters(x, tiles)
+    key = (
+        x_pointer, weight_pointer, out.data_ptr(), None if preact is None else preact.data_ptr(),
+        None if bias is None else (bias.data_ptr(), bias.dtype),
+        None if partial is None else partial.data_ptr(), None if arrivals is None else arrivals.data_ptr(),
+        rows, inner, features, x_stride, weight_stride, dtype, device, activation, precision,
+        block_n, block_k, num_warps, num_stages, split, pdl,
+    )  # fmt: skip
+    again = _linear_acts.get(key)
+    if again is not None and again():
+        return out, preact
+    dependent = pdl != 0 and _has_dependent_launch(device)
     constants = {
         "ACTIVATION": activation,
         "PRECISION": kernel_precision(precision, dtype),
         "BIAS": bias is not None,
         "KEEP": keep,
         "PDL": dependent,
+        "BLOCK_N": block_n,
+        "BLOCK_K": block_k,
         "STAGES": num_stages,
     }
-    if rows == 1:
-        block_n = block_n or 4
-        _check_block(block_n)
-        launcher(
-            foretrace_small_linear_act_vector,
-            num_warps=num_warps or 8,
-            num_stages=num_stages,
-            pdl=dependent,
-            BLOCK_N=block_n,
-            BLOCK_K=block_k or 2048,
-            **constants,
-        )((-(-features // block_n),), x, weight, bias, out, preact, features, inner, weight_stride)
-        return out, preact
-    block_n = block_n or 32
-    if block_k is None:
-        pointers = x.data_ptr() | weight.data_ptr()
-        block_k = 256 if _whole_rows(pointers, x_stride | weight_stride, dtype.itemsize) else 32
-    tiles = -(-features // block_n)
-    if split is None:
-        split = 2 if tiles < 2 * processors(x.get_device()) and inner >= 4 * block_k else 1
-    partial = arrivals = None
-    if split > 1:
-        partial = x.new_empty((split, ROWS, features), dtype=torch.float32)
-        arrivals = zeroed_counters(x, tiles)
-    # Each part a whole number of blocks, so that only the last one has a rest.
-    span = -(-inner // (split * block_k)) * block_k
-    launcher(
-        foretrace_small_linear_act_dot,
-        num_warps=num_warps or 4,
-        num_stages=num_stages,
-        pdl=dependent,
-        SPLIT=split,
-        BLOCK_M=ROWS,
-        BLOCK_N=block_n,
-        BLOCK_K=block_k,
-        **constants,
-    )(
-        (tiles * split,),
-        x,
-        weight,
-        bias,
-        out,
-        preact,
-        partial,
-        arrivals,
-        rows,
-        features,
-        inner,
-        x_stride,
-        weight_stride,
-        span,
-    )
+    launch: tuple[Any, ...]
+    if one:
+        kernel = foretrace_small_linear_act_vector
+        launch = ((-(-features // block_n),), x, weight, bias, out, preact, features, inner, weight_stride)
+    else:
+        kernel = foretrace_small_linear_act_dot
+        constants |= {"SPLIT": split, "BLOCK_M": ROWS}
+        # Each part a whole number of blocks, so that only the last one has a rest.
+        span = -(-inner // (split * block_k)) * block_k
+        launch = (
+            (tiles * split,), x, weight, bias, out, preact, partial, arrivals,
+            rows, features, inner, x_stride, weight_stride, span,
+        )  # fmt: skip
+    warps = num_warps or (8 if one else 4)
+    start = launcher(kernel, num_warps=warps, num_stages=num_stages, pdl=dependent, **constants)
+    start(*launch)
+    remember(_linear_acts, key, start.repetition(*launch))
     return out, preact
 
 

@@ -1,0 +1,139 @@
+"""The decode kernels' launches: started again as they were exactly when nothing about them has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("triton")
+
+from triton.runtime.driver import driver
+
+from foretrace.fused.kernels import launch, small
+
+M, K, N = 5, 64, 96
+
+
+@pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Any, ...]]]:
+    """The words of every launch but the first of a kernel, by kernels that do nothing."""
+    seen: list[tuple[Any, ...]] = []
+    compiled = SimpleNamespace(
+        run=lambda *given: seen.append(given),
+        function="function",
+        packed_metadata="packed",
+        metadata=SimpleNamespace(target=SimpleNamespace(backend="cuda"), global_scratch_size=0, profile_scratch_size=0),
+    )
+    pool: dict[tuple[Any, ...], Tensor] = {}
+
+    def get(like: Tensor, shape: Any, dtype: torch.dtype | None = None) -> Tensor:
+        """The same memory again, as the GPU's allocator hands it out in each step."""
+        key = (tuple(shape), dtype or like.dtype)
+        return pool.setdefault(key, torch.zeros(key[0], dtype=key[1]))
+
+    monkeypatch.setattr(launch, "VERSION", (3, 9))
+    monkeypatch.setattr(small, "_gate_ups", {})
+    monkeypatch.setattr(small, "_linear_acts", {})
+    counters = torch.zeros(64, dtype=torch.int32)
+    monkeypatch.setattr(small, "zeroed_counters", lambda like, count: counters[:count])
+    monkeypatch.setattr(launch.Launcher, "_start_through_triton", lambda *_: compiled)
+    monkeypatch.setattr(Tensor, "new_empty", get)
+    launch.launcher.cache_clear()
+    before = driver._active
+    driver.set_active(SimpleNamespace(get_current_device=lambda: -1, get_current_stream=lambda _: 77))
+    yield seen
+    driver._active = before
+    launch.launcher.cache_clear()
+
+
+def matrix(rows: int, columns: int) -> Tensor:
+    return torch.zeros(rows, columns, dtype=torch.bfloat16)
+
+
+def gate_up(m: int = M, **other: Any) -> Callable[[], Any]:
+    given = {"x": matrix(m, K), "gate": matrix(N, K), "up": matrix(N, K), "gate_bias": None, "up_bias": None}
+    given |= {"activation": "silu", "keep": False}
+    given |= other
+    return lambda: small.gate_up(**given)
+
+
+def linear_act(m: int = M, **other: Any) -> Callable[[], Any]:
+    given = {"x": matrix(m, K), "weight": matrix(N, K), "bias": None, "activation": "silu", "keep": False} | other
+    return lambda: small.linear_act(**given)
+
+
+CALLS = {
+    "gate_up": gate_up(),
+    "gate_up, one row": gate_up(1),
+    "gate_up, kept": gate_up(keep=True),
+    "gate_up, a bias": gate_up(gate_bias=torch.zeros(N)),
+    "linear_act": linear_act(),
+    "linear_act, one row": linear_act(1),
+    "linear_act, split": linear_act(split=2),
+    "linear_act, kept": linear_act(keep=True, bias=torch.zeros(N)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_same_launch_has_the_same_words(
+    name: str, words: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = CALLS[name]
+    call()
+    monkeypatch.setattr(small, "launcher", None)  # from here on nobody looks a kernel up
+    for _ in range(3):
+        call()
+    assert len(words) == 3
+    assert words[0] == words[1] == words[2]
+    assert words[0][3] == 77, "the stream is asked for each time"
+
+
+@pytest.mark.parametrize(
+    ("base", "change"),
+    [
+        (gate_up, {"gate": matrix(N, K)}),
+        (gate_up, {"x": matrix(M, 2 * K)[:, :K]}),
+        (gate_up, {"activation": "gelu"}),
+        (gate_up, {"precision": "fast"}),
+        (gate_up, {"keep": True}),
+        (gate_up, {"up_bias": torch.zeros(N)}),
+        (gate_up, {"block_k": 64}),
+        (linear_act, {"weight": matrix(N, K)}),
+        (linear_act, {"activation": "none"}),
+        (linear_act, {"bias": torch.zeros(N)}),
+        (linear_act, {"split": 2}),
+        (linear_act, {"keep": True}),
+        (linear_act, {"num_warps": 8}),
+    ],
+)
+def test_another_call_is_no_repetition(
+    base: Callable[..., Callable[[], Any]], change: dict[str, Any], words: list[tuple[Any, ...]]
+) -> None:
+    same = {"x": matrix(M, K), "activation": "silu"}
+    same |= {"gate": matrix(N, K), "up": matrix(N, K)} if base is gate_up else {"weight": matrix(N, K)}
+    one, other = base(**same), base(**(same | change))
+    for _ in range(2):
+        one()
+    known = len(small._gate_ups) + len(small._linear_acts)
+    other()
+    assert len(small._gate_ups) + len(small._linear_acts) == known + 1
+    one()
+    assert len(words) >= 2
+    assert words[0] == words[-1]
+
+
+def test_counters_belong_to_the_launch(words: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another stream has other counters, and a captured launch has its own."""
+    call = linear_act(split=2)
+    call()
+    call()
+    others = torch.zeros(64, dtype=torch.int32)
+    monkeypatch.setattr(small, "zeroed_counters", lambda like, count: others[:count])
+    call()
+    assert len(words) == 2
+    assert words[0] != words[1]
