@@ -19,6 +19,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
+from foretrace.fused.kernels.descriptors import Descriptor
+
 # Shared memory a block may use, bytes (CUDA C++ Programming Guide, compute capabilities).
 SHARED_MEMORY = {80: 163 * 1024, 86: 99 * 1024, 89: 99 * 1024, 90: 227 * 1024}
 
@@ -68,19 +70,25 @@ class Offline:
         self.shared_memory = SHARED_MEMORY[capability]
         self.resources: list[Resources] = []
 
-    def launcher(self, kernel: Any, *, num_warps: int = 4, num_stages: int = 3, **constants: Any) -> Any:
-        def compile_only(grid: tuple[int, ...], *arguments: Any) -> None:
-            compiled = kernel.warmup(
-                *arguments,
-                grid=grid,
-                num_warps=num_warps,
-                num_stages=num_stages,
-                enable_fp_fusion=True,
-                **constants,
-            )
-            self.resources.append(_resources(compiled))
+    def launcher(self, kernel: Any, **constants: Any) -> Compiler:
+        constants.pop("pdl", None)  # how it is launched
+        return Compiler(self, kernel, constants)
 
-        return compile_only
+
+class Compiler:
+    """A launcher that compiles, and remembers no launch."""
+
+    def __init__(self, offline: Offline, kernel: Any, constants: dict[str, Any]) -> None:
+        self.offline = offline
+        self.kernel = kernel
+        self.constants = {"num_warps": 4, "num_stages": 3, "enable_fp_fusion": True, **constants}
+
+    def __call__(self, grid: tuple[int, ...], *arguments: Any) -> None:
+        plain = [one.triton if isinstance(one, Descriptor) else one for one in arguments]
+        self.offline.resources.append(_resources(self.kernel.warmup(*plain, grid=grid, **self.constants)))
+
+    def repetition(self, *_: Any) -> None:
+        return None
 
 
 def _resources(compiled: Any) -> Resources:

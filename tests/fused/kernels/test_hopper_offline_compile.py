@@ -25,23 +25,12 @@ FEW_BYTES = 64
 def check(call: Callable[[], Any]) -> None:
     from offline import Offline
 
-    from foretrace.fused.kernels.descriptors import Descriptor
     from foretrace.fused.kernels.hopper import products
 
     offline = Offline(90)
 
-    class Compiler:
-        def __init__(self, kernel: Any, **constants: Any) -> None:
-            self.compile_only = offline.launcher(kernel, **constants)
-
-        def __call__(self, grid: tuple[int, ...], *arguments: Any) -> None:
-            self.compile_only(grid, *(one.triton if isinstance(one, Descriptor) else one for one in arguments))
-
-        def repetition(self, *_: Any) -> None:
-            return None
-
     installed = frozenset({tuple(int(part) for part in products.triton.__version__.split(".")[:2])})
-    with mock.patch.object(products, "launcher", Compiler), mock.patch.object(products, "VERSIONS", installed):
+    with mock.patch.object(products, "launcher", offline.launcher), mock.patch.object(products, "VERSIONS", installed):
         call()
     (resources,) = offline.resources
     assert resources.stack <= FEW_BYTES, f"spills: {resources}"

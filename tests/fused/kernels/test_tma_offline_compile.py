@@ -20,21 +20,11 @@ M, K, N = 8192, 768, 3072
 def check(module: ModuleType, call: Callable[[], Any]) -> None:
     from offline import Offline
 
-    from foretrace.fused.kernels.descriptors import Descriptor
     from foretrace.knowledge.kernels import decode
 
     offline = Offline(90)
 
-    def launcher(kernel: Any, **constants: Any) -> Callable[..., None]:
-        constants.pop("pdl", None)
-        compile_only = offline.launcher(kernel, **constants)
-
-        def start(grid: tuple[int, ...], *arguments: Any) -> None:
-            compile_only(grid, *(one.triton if isinstance(one, Descriptor) else one for one in arguments))
-
-        return start
-
-    with mock.patch.object(module, "launcher", launcher):
+    with mock.patch.object(module, "launcher", offline.launcher):
         call()
     (resources,) = offline.resources
     assert resources.stack == 0, f"spills: {resources}"
@@ -69,7 +59,7 @@ def check_variants(step: str, width: int) -> None:
     from foretrace.fused.dispatch.candidates import CANDIDATES
 
     (candidate,) = (one for one in CANDIDATES if one.name == "tma")
-    variants = [dict(options) for of, options in candidate.variants if of == step]
+    variants = [dict(variant.options) for variant in candidate.variants if variant.step == step]
     assert variants
     for options in variants:
         check_backward(step, width, True, options)

@@ -101,7 +101,7 @@ def act_backward_sums(
     block_columns = min(BLOCK_COLUMNS, triton.next_power_of_2(columns))
     block_rows = BLOCK_ELEMENTS // block_columns
     strips, strip_rows = strips_of(rows, columns)
-    partial = torch.empty((strips, columns), dtype=torch.float32, device=preact.device)
+    partial = preact.new_empty((strips, columns), dtype=torch.float32)
     launch = launcher(
         foretrace_elementwise_backward_sums,
         num_warps=4,

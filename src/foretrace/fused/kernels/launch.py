@@ -40,12 +40,14 @@ __all__ = [
     "Repetition",
     "column_descriptor",
     "descriptor",
+    "identity",
     "launcher",
     "pair_descriptor",
     "pair_is_swapped",
     "pair_legal",
     "processors",
     "remember",
+    "repeated",
     "tma_legal",
     "tma_storable",
 ]
@@ -196,6 +198,22 @@ class Launcher:
 @lru_cache(maxsize=1)
 def _background() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, "foretrace-compile")
+
+
+def identity(*tensors: torch.Tensor | None) -> tuple[Any, ...]:
+    """All about tensors that a launch of them depends on; of one device, that of the first."""
+    found: list[Any] = [
+        None if tensor is None else (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+        for tensor in tensors
+    ]
+    found.append(tensors[0].get_device() if tensors[0] is not None else None)
+    return tuple(found)
+
+
+def repeated(launches: dict[Any, Repetition], key: Any) -> bool:
+    """Start the launch of this key again, if it is remembered; False: nothing was started."""
+    again = launches.get(key)
+    return again is not None and again()
 
 
 def remember(launches: dict[Any, Repetition], key: Any, repetition: Repetition | None) -> None:

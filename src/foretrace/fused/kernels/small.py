@@ -10,7 +10,7 @@ import torch
 from foretrace.errors import InputError
 from foretrace.fused.kernels.activation import kernel_precision
 from foretrace.fused.kernels.counters import zeroed_counters
-from foretrace.fused.kernels.launch import Repetition, launcher, processors, remember
+from foretrace.fused.kernels.launch import Repetition, launcher, processors, remember, repeated
 from foretrace.fused.kernels.small_kernels import (
     HAS_PDL,
     ROWS,
@@ -122,8 +122,7 @@ def gate_up(
         rows, inner, features, x_stride, gate_stride, up_stride, dtype, x.get_device(), activation, precision,
         block_n, block_k, num_warps, num_stages, pdl,
     )  # fmt: skip
-    again = _gate_ups.get(key)
-    if again is not None and again():
+    if repeated(_gate_ups, key):
         return hidden, preact
     one = rows == 1
     block_n = block_n or (2 if one else 32)
@@ -216,8 +215,7 @@ def linear_act(
         rows, inner, features, x_stride, weight_stride, dtype, device, activation, precision,
         block_n, block_k, num_warps, num_stages, split, pdl,
     )  # fmt: skip
-    again = _linear_acts.get(key)
-    if again is not None and again():
+    if repeated(_linear_acts, key):
         return out, preact
     dependent = pdl != 0 and _has_dependent_launch(device)
     constants = {

@@ -22,6 +22,7 @@ from foretrace.fused.kernels.launch import (
     launcher,
     processors,
     remember,
+    repeated,
     tma_legal,
 )
 
@@ -85,8 +86,7 @@ def _forward(
         (biases[0].data_ptr(), biases[-1].data_ptr(), biases[0].dtype, biases[-1].dtype) if biases else None,
         x.get_device(), gated, activation, precision, group, stages, block_n,
     )  # fmt: skip
-    again = _forwards.get(key)
-    if again is not None and again():
+    if repeated(_forwards, key):
         return hidden, preact
     _checked(x, *weights)
     hidden_desc = _slices(hidden)
@@ -177,8 +177,7 @@ def _backward(
         down.stride(), down.dtype, preact.shape, preact.stride(), preact.dtype, grad.shape, grad.stride(), grad.dtype,
         grad_out.get_device(), gated, activation, group, stages, slots, block_n,
     )  # fmt: skip
-    again = _backwards.get(key)
-    if again is None or not again():
+    if not repeated(_backwards, key):
         _start_backward(grad_out, down, preact, grad, hidden, activation, gated, group, stages, slots, block_n, key)
     # In the kernel these sums would cross warps; one more pass costs less than that there.
     bias = torch.sum(grad, 0, dtype=torch.float32) if want_bias else None

@@ -1,4 +1,4 @@
-"""The decode kernels' launches: started again as they were exactly when nothing about them has changed."""
+"""Launches of every kind of kernel: started again as they were exactly when nothing about them has changed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,21 @@ pytest.importorskip("triton")
 
 from triton.runtime.driver import driver
 
-from foretrace.fused.kernels import launch, small
+from foretrace.fused.kernels import elementwise, launch, portable, portable_backward, small, tma_backward, tma_forward
 
 M, K, N = 5, 64, 96
+# Where launches are remembered.
+REMEMBER = (
+    (elementwise, "_forwards"),
+    (elementwise, "_backwards"),
+    (portable, "_launches"),
+    (portable_backward, "_launches"),
+    (small, "_gate_ups"),
+    (small, "_linear_acts"),
+    (tma_backward, "_launches"),
+    (tma_forward, "_gate_ups"),
+    (tma_forward, "_linear_acts"),
+)
 
 
 @pytest.fixture
@@ -37,8 +49,8 @@ def words(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Any, ...]]]:
         return pool.setdefault(key, torch.zeros(key[0], dtype=key[1]))
 
     monkeypatch.setattr(launch, "VERSION", (3, 9))
-    monkeypatch.setattr(small, "_gate_ups", {})
-    monkeypatch.setattr(small, "_linear_acts", {})
+    for module, name in REMEMBER:
+        monkeypatch.setattr(module, name, {})
     counters = torch.zeros(64, dtype=torch.int32)
     monkeypatch.setattr(small, "zeroed_counters", lambda like, count: counters[:count])
     monkeypatch.setattr(launch.Launcher, "_start_through_triton", lambda *_: compiled)
@@ -67,7 +79,36 @@ def linear_act(m: int = M, **other: Any) -> Callable[[], Any]:
     return lambda: small.linear_act(**given)
 
 
+def backward(module: Any, step: str, wide: int, **other: Any) -> Callable[[], Any]:
+    preact = matrix(M, wide * N)
+    given = {"grad_out": matrix(M, K), "down": matrix(K, N), "preact": preact, "activation": "silu"}
+    given |= {"want_hidden": False, "want_bias": False, "into": preact} | other
+    return lambda: getattr(module, step)(**given)
+
+
+def expand(module: Any, step: str, **other: Any) -> Callable[[], Any]:
+    weights = {"gate": matrix(N, K), "up": matrix(N, K), "gate_bias": None, "up_bias": None}
+    given = weights if step == "gate_up" else {"weight": matrix(N, K), "bias": None}
+    given |= {"x": matrix(M, K), "activation": "silu", "keep": True} | other
+    return lambda: getattr(module, step)(**given)
+
+
+GRAD, BOTH = matrix(M, N), matrix(M, 2 * N)
+GATE, UP = BOTH[:, :N], BOTH[:, N:]
 CALLS = {
+    "portable gate_up": expand(portable, "gate_up"),
+    "portable linear_act": expand(portable, "linear_act", bias=torch.zeros(N)),
+    "portable gate_up_backward": backward(portable_backward, "gate_up_backward", 2),
+    "portable linear_act_backward": backward(portable_backward, "linear_act_backward", 1, want_hidden=True),
+    "tma linear_act": expand(tma_forward, "linear_act"),
+    "tma gate_up_backward": backward(tma_backward, "gate_up_backward", 2),
+    "tma linear_act_backward": backward(tma_backward, "linear_act_backward", 1, want_bias=True),
+    "elementwise act": lambda: elementwise.act(GRAD, "silu"),
+    "elementwise gated_act": lambda: elementwise.gated_act(GATE, UP, "silu"),
+    "elementwise act_backward": lambda: elementwise.act_backward(GRAD, GATE, "silu", into=GATE),
+    "elementwise gated_act_backward": lambda: elementwise.gated_act_backward(
+        GRAD, GATE, UP, "silu", grad_gate=GATE, grad_up=UP
+    ),
     "gate_up": gate_up(),
     "gate_up, one row": gate_up(1),
     "gate_up, kept": gate_up(keep=True),
@@ -85,7 +126,8 @@ def test_the_same_launch_has_the_same_words(
 ) -> None:
     call = CALLS[name]
     call()
-    monkeypatch.setattr(small, "launcher", None)  # from here on nobody looks a kernel up
+    for module, _ in REMEMBER:
+        monkeypatch.setattr(module, "launcher", None)  # from here on nobody looks a kernel up
     for _ in range(3):
         call()
     assert len(words) == 3
@@ -125,6 +167,52 @@ def test_another_call_is_no_repetition(
     one()
     assert len(words) >= 2
     assert words[0] == words[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("gate_up", {"gate": matrix(N, K)}),
+        ("gate_up", {"x": matrix(M, 2 * K)[:, :K]}),
+        ("gate_up", {"activation": "gelu"}),
+        ("gate_up", {"precision": "fast"}),
+        ("gate_up", {"keep": False}),
+        ("gate_up", {"up_bias": torch.zeros(N)}),
+        ("gate_up", {"group": 4}),
+        ("gate_up_backward", {"down": matrix(K, N)}),
+        ("gate_up_backward", {"grad_out": matrix(M, 2 * K)[:, :K]}),
+        ("gate_up_backward", {"activation": "gelu"}),
+        ("gate_up_backward", {"into": matrix(M, 2 * N)}),
+        ("gate_up_backward", {"want_hidden": True}),
+        ("gate_up_backward", {"group": 4}),
+    ],
+)
+def test_another_call_of_the_portable_kernels_is_no_repetition(
+    name: str, change: dict[str, Any], words: list[tuple[Any, ...]]
+) -> None:
+    if name == "gate_up":
+        same = {"x": matrix(M, K), "gate": matrix(N, K), "up": matrix(N, K)}
+        one, other = (expand(portable, name, **(same | more)) for more in ({}, change))
+        known = portable._launches
+    else:
+        same = {"grad_out": matrix(M, K), "down": matrix(K, N), "preact": BOTH, "into": BOTH}
+        one, other = (backward(portable_backward, name, 2, **(same | more)) for more in ({}, change))
+        known = portable_backward._launches
+    for _ in range(2):
+        one()
+    assert len(known) == 1
+    other()
+    assert len(known) == 2
+    one()
+    assert words[0] == words[-1]
+
+
+def test_a_copied_gradient_is_copied_each_time(words: list[tuple[Any, ...]]) -> None:
+    """TMA cannot read one value expanded; where the copy lies says nothing about the next one's."""
+    call = backward(tma_backward, "gate_up_backward", 2, grad_out=torch.zeros(1, 1, dtype=torch.bfloat16).expand(M, K))
+    for _ in range(3):
+        call()
+    assert tma_backward._launches == {}
 
 
 def test_counters_belong_to_the_launch(words: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
