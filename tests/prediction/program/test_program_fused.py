@@ -67,6 +67,17 @@ def test_training_keeps_the_preactivations_and_has_two_fused_products() -> None:
     assert sum(row.flops or 0 for row in products) == sum(row.flops or 0 for row in eager.info.rows)
 
 
+def test_the_backward_product_hides_its_epilogue_in_part() -> None:
+    """On an H200 the kernel took 89 µs, forward with the pre-activations kept 112, and the whole step 548 to 556."""
+    prediction = predict("foretrace", mode="train")
+    rows = {row.op: row for row in prediction.info.rows if row.kind == "gemm"}
+    assert rows["foretrace::gate_up"].us == pytest.approx(112, rel=0.05)
+    assert rows["foretrace::gate_up_backward"].us == pytest.approx(89, rel=0.12)
+    assert rows["foretrace::gate_up_backward"].low_us < 89 < rows["foretrace::gate_up_backward"].high_us
+    low, high = prediction.info.gpu_busy_low_us, prediction.info.gpu_busy_high_us
+    assert low < 548 < 556 < high
+
+
 @pytest.mark.parametrize("bias", [False, True])
 def test_every_parameter_gets_its_gradient(bias: bool) -> None:
     from foretrace.prediction.program.fused import with_fused, with_liger
