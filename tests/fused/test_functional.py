@@ -291,3 +291,18 @@ def test_the_room_is_entered_without_torch() -> None:
     code = "import sys; import foretrace.fused as f; print('torch' in sys.modules, sorted(f.__all__) == dir(f))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
+
+
+def test_a_negative_view_is_left_to_pytorch() -> None:
+    """The imaginary part of a conjugate has its sign in a flag, which no kernel of ours would see."""
+    from foretrace.fused.autograd.functions import gradient_rows
+    from foretrace.fused.inputs import direct
+
+    x = torch.complex(torch.zeros(5, 1), torch.arange(5.0)[:, None]).conj().imag
+    weight = torch.ones(3, 1)
+    assert x.is_neg()
+    assert direct((x, weight)) == (False, False)
+    assert direct((x.resolve_neg(), weight)) == (True, False)
+    assert linear_act(x, weight, activation="relu").sum() == 0.0
+    assert gradient_rows(x).equal(x)
+    assert not gradient_rows(x).is_neg()

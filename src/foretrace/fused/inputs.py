@@ -39,7 +39,8 @@ def direct(tensors: tuple[Tensor | None, ...]) -> tuple[bool, bool]:
     """Check dtypes and devices; return whether kernels may have the tensors directly, and whether to keep for backward.
 
     Not directly: under `torch.func` transforms, forward-mode differentiation and dispatch modes (which want to see
-    PyTorch's operators), for tensor subclasses (which bring their own) and on devices other than CUDA and CPU.
+    PyTorch's operators), for tensor subclasses (which bring their own), for tensors whose values are the negatives of
+    what lies in memory (imaginary parts of conjugates), and on devices other than CUDA and CPU.
 
     Raises :class:`InputError` for DTensors, mixed dtypes, mixed devices and dtypes that are not floating-point.
     """
@@ -65,7 +66,7 @@ def direct(tensors: tuple[Tensor | None, ...]) -> tuple[bool, bool]:
         not own
         or not (device.type in _DEVICES or _supposed(device))
         or _transformed()
-        or any(map(_is_wrapper, tensors))
+        or any(map(_means_more, tensors))
     ):
         return False, wants
     # Inside inference mode nothing can be saved for backward, whatever grad mode says.
@@ -93,9 +94,9 @@ def _transformed() -> bool:
     )
 
 
-def _is_wrapper(tensor: Tensor | None) -> bool:
-    """Whether it wraps another tensor for a transform, and maybe outlived it; its type does not tell."""
-    return tensor is not None and torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+def _means_more(tensor: Tensor | None) -> bool:
+    """Whether its memory does not say it all, nor its type: it wraps another for a transform, or is its negative."""
+    return tensor is not None and (torch._C._functorch.is_functorch_wrapped_tensor(tensor) or tensor.is_neg())
 
 
 def _check_subclass(tensor: object) -> None:

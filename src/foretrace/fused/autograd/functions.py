@@ -63,6 +63,8 @@ def gradient_rows(grad: Tensor) -> Tensor:
         )
     if not grad.is_contiguous():
         grad = grad.contiguous()
+    if grad.is_neg():  # its sign is in a flag that kernels do not see
+        grad = grad.resolve_neg()
     if grad.data_ptr() & 15:
         grad = grad.clone()
     if grad.dim() == 2:

@@ -272,15 +272,17 @@ def _hooked() -> bool:
 class _Start:
     """Starts a compiled kernel: ``call(x, y, z, stream, *fixed, *arguments, *constants)``."""
 
-    __slots__ = ("_call", "_constants", "_fixed", "_flatten", "_stream_of", "current_device")
+    __slots__ = ("_call", "_compiled", "_constants", "_fixed", "_flatten", "_stream_of", "current_device")
 
     def __init__(
         self,
+        compiled: Any,
         call: Callable[..., Any],
         fixed: tuple[Any, ...],
         flatten: Callable[[list[Any]], list[Any]],
         constants: tuple[Any, ...],
     ) -> None:
+        self._compiled = compiled  # unloads its function when nobody holds it any more
         self._call = call
         self._fixed = fixed
         self._flatten = flatten
@@ -331,7 +333,9 @@ def _direct_start(compiled: Any, arguments: tuple[Any, ...], constants: tuple[An
         start = _through_entry_point(compiled, run, described, constants)
         if start is not None:
             return start
-    return _Start(run, (compiled.function, compiled.packed_metadata, None, None, None), _as_triton_takes, constants)
+    return _Start(
+        compiled, run, (compiled.function, compiled.packed_metadata, None, None, None), _as_triton_takes, constants
+    )
 
 
 def _as_triton_takes(values: list[Any]) -> list[Any]:
@@ -356,7 +360,7 @@ def _through_entry_point(compiled: Any, run: Any, described: bool, constants: tu
     numbered = [(want, _wants.setdefault(_hashable(want), len(_wants))) for want in wants]
     launch = (run.launch_cooperative_grid, run.launch_pdl, None, None)
     fixed = (compiled.function, *launch, compiled.packed_metadata, None, None, None)
-    return _Start(entry, fixed, partial(_encode, numbered=numbered) if described else _as_they_are, constants)
+    return _Start(compiled, entry, fixed, partial(_encode, numbered=numbered) if described else _as_they_are, constants)
 
 
 def _hashable(want: dict[str, Any]) -> tuple[Any, ...]:

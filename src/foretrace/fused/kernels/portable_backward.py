@@ -214,8 +214,8 @@ def _contract(
     (m, k), n = grad_out.shape, down.shape[1]
     dtype = preact.dtype
     into = preact.new_empty(preact.shape) if into is None else into
-    in_place = into.data_ptr() == preact.data_ptr()
     grad_out, down, preact = with_dense_rows(grad_out), with_dense_rows(down), with_dense_rows(preact)
+    in_place = into.data_ptr() == preact.data_ptr()
     hidden = preact.new_empty((m, n)) if want_hidden else None
     dot = dot_precision() if dtype == torch.float32 else "tf32"
     partial = None
