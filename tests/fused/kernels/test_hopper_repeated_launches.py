@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,47 +12,34 @@ from torch import Tensor
 triton = pytest.importorskip("triton")
 pytest.importorskip("triton.experimental.gluon.nvidia.hopper")
 
-from triton.runtime.driver import driver  # noqa: E402
+from idle_kernels import idle_kernels  # noqa: E402
 
-from foretrace.fused.kernels import launch  # noqa: E402
 from foretrace.fused.kernels.hopper import products  # noqa: E402
 
 
 class Launches:
-    """Kernels that do nothing: how many launches were checked, and the arguments of every launch but the first."""
+    """How many launches were checked, and the arguments of every launch but the first."""
 
-    def __init__(self) -> None:
+    def __init__(self, words: list[tuple[Any, ...]]) -> None:
         self.checked = 0
-        self.words: list[tuple[Any, ...]] = []
+        self.words = words
 
 
 @pytest.fixture
 def launches(monkeypatch: pytest.MonkeyPatch) -> Iterator[Launches]:
-    seen = Launches()
-    compiled = SimpleNamespace(
-        run=lambda *words: seen.words.append(words),
-        function="function",
-        packed_metadata="packed",
-        metadata=SimpleNamespace(target=SimpleNamespace(backend="cuda"), global_scratch_size=0, profile_scratch_size=0),
-    )
     checked = products._checked
-
-    def check(*operands: Tensor) -> None:
-        seen.checked += 1
-        checked(*operands)
-
-    monkeypatch.setattr(launch, "VERSION", (3, 9))
     monkeypatch.setattr(products, "VERSIONS", {tuple(int(part) for part in triton.__version__.split(".")[:2])})
-    monkeypatch.setattr(products, "_checked", check)
     monkeypatch.setattr(products, "_forwards", {})
     monkeypatch.setattr(products, "_backwards", {})
-    monkeypatch.setattr(launch.Launcher, "_start_through_triton", lambda *_: compiled)
-    launch.launcher.cache_clear()
-    before = driver._active
-    driver.set_active(SimpleNamespace(get_current_device=lambda: -1, get_current_stream=lambda _: 77))
-    yield seen
-    driver._active = before
-    launch.launcher.cache_clear()
+    with idle_kernels(monkeypatch) as words:
+        seen = Launches(words)
+
+        def check(*operands: Tensor) -> None:
+            seen.checked += 1
+            checked(*operands)
+
+        monkeypatch.setattr(products, "_checked", check)
+        yield seen
 
 
 class Pool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +11,9 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from triton.runtime.driver import driver
+from idle_kernels import STREAM, idle_kernels
 
-from foretrace.fused.kernels import elementwise, launch, portable, portable_backward, small, tma_backward, tma_forward
+from foretrace.fused.kernels import elementwise, portable, portable_backward, small, tma_backward, tma_forward
 
 M, K, N = 5, 64, 96
 # Where launches are remembered.
@@ -34,13 +33,6 @@ REMEMBER = (
 @pytest.fixture
 def words(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Any, ...]]]:
     """The words of every launch but the first of a kernel, by kernels that do nothing."""
-    seen: list[tuple[Any, ...]] = []
-    compiled = SimpleNamespace(
-        run=lambda *given: seen.append(given),
-        function="function",
-        packed_metadata="packed",
-        metadata=SimpleNamespace(target=SimpleNamespace(backend="cuda"), global_scratch_size=0, profile_scratch_size=0),
-    )
     pool: dict[tuple[Any, ...], Tensor] = {}
 
     def get(like: Tensor, shape: Any, dtype: torch.dtype | None = None) -> Tensor:
@@ -48,19 +40,13 @@ def words(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Any, ...]]]:
         key = (tuple(shape), dtype or like.dtype)
         return pool.setdefault(key, torch.zeros(key[0], dtype=key[1]))
 
-    monkeypatch.setattr(launch, "VERSION", (3, 9))
     for module, name in REMEMBER:
         monkeypatch.setattr(module, name, {})
     counters = torch.zeros(64, dtype=torch.int32)
     monkeypatch.setattr(small, "zeroed_counters", lambda like, count: counters[:count])
-    monkeypatch.setattr(launch.Launcher, "_start_through_triton", lambda *_: compiled)
     monkeypatch.setattr(Tensor, "new_empty", get)
-    launch.launcher.cache_clear()
-    before = driver._active
-    driver.set_active(SimpleNamespace(get_current_device=lambda: -1, get_current_stream=lambda _: 77))
-    yield seen
-    driver._active = before
-    launch.launcher.cache_clear()
+    with idle_kernels(monkeypatch) as words:
+        yield words
 
 
 def matrix(rows: int, columns: int) -> Tensor:
@@ -132,7 +118,7 @@ def test_the_same_launch_has_the_same_words(
         call()
     assert len(words) == 3
     assert words[0] == words[1] == words[2]
-    assert words[0][3] == 77, "the stream is asked for each time"
+    assert words[0][3] == STREAM, "the stream is asked for each time"
 
 
 @pytest.mark.parametrize(
