@@ -15,6 +15,7 @@ one tensor [M, 2N], gate first, or [M, N] where there is no gate::
         -> dgate, dup, hidden | None
     act_backward(grad_hidden, preact, activation, *, into, want_hidden, want_bias, **options)
         -> dpreact, hidden | None, column sums of dpreact in float32 | None
+    weight_gradient(grad, x, out) -> gradᵀ·x, written to out if that is not None
 
 ``into`` is a buffer for dpreact and may be ``preact`` itself.
 """
@@ -58,7 +59,10 @@ _HOMES: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
     "tma": {step: ("kernels.tma", step) for step in _FUSED},
     "hopper": {step: ("kernels.hopper.products", step) for step in _FUSED},
-    "small": {step: ("kernels.small", step) for step in ("gate_up", "linear_act", "project")},
+    "small": {
+        **{step: ("kernels.small", step) for step in ("gate_up", "linear_act", "project")},
+        "weight_gradient": ("kernels.small_gradient", "weight_gradient"),
+    },
     "library": {"linear_act": ("unfused", "library_linear_act")},
 }
 # One kernel of ours does the whole step. The others are made of operators that have rows in a profile themselves.

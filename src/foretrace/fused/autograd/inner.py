@@ -8,6 +8,7 @@ from typing import Final, Protocol
 import torch
 from torch import Tensor
 
+from foretrace.fused.autograd.weight_gradient import weight_gradient
 from foretrace.fused.planning import Call
 from foretrace.fused.weights import dense, dense_rows, packed, split, stacked
 
@@ -27,6 +28,8 @@ _ADDS_TO_FLOAT32: Final = torch.version.hip is None and torch.__version__ >= "2.
 
 class Inner(Protocol):
     """Input to hidden, for any rows, and the way back from the gradient of the pre-activations [rows, width]."""
+
+    call: Call
 
     def expand(self, x: Tensor, keep: bool) -> tuple[Tensor, Tensor | None]:
         """Return hidden and, if ``keep``, the pre-activations of these rows."""
@@ -52,18 +55,17 @@ def chunks(rows: int, parts: int) -> list[slice]:
     return [slice(start, min(start + each, rows)) for start in range(0, max(rows, 1), each)]
 
 
-def accumulate(total: Tensor | None, left: Tensor, right: Tensor, several: bool = False) -> Tensor:
-    """Return ``total + left right``, added in place; without a total, ``left right``.
+def accumulate(call: Call, total: Tensor | None, grad: Tensor, x: Tensor, several: bool = False) -> Tensor:
+    """Return ``total + gradᵀ x``, added in place; without a total, ``gradᵀ x``. grad [M, N], x [M, K].
 
     ``several``: other pieces of the rows follow. A total of theirs is float32 if the operands have 16 bits, so that it
     is rounded once, by `rounded`, however many pieces there are.
     """
     if total is not None:
-        return _multiply_into(total, left, right, add=True)
-    dtype = _sum_dtype(left.dtype, several)
-    if dtype == left.dtype:
-        return torch.mm(left, right)
-    return _multiply_into(left.new_empty((left.shape[0], right.shape[1]), dtype=dtype), left, right, add=False)
+        return _multiply_into(total, grad.t(), x, add=True)
+    dtype = _sum_dtype(grad.dtype, several)
+    out = None if dtype == grad.dtype else grad.new_empty((grad.shape[1], x.shape[1]), dtype=dtype)
+    return _write(call, grad, x, out)
 
 
 def rounded(total: Tensor | None, dtype: torch.dtype) -> Tensor | None:
@@ -75,10 +77,17 @@ def _sum_dtype(dtype: torch.dtype, several: bool) -> torch.dtype:
     return torch.float32 if several and dtype.itemsize == 2 else dtype
 
 
+def _write(call: Call, grad: Tensor, x: Tensor, out: Tensor | None) -> Tensor:
+    """Return ``gradᵀ x``, written to ``out``, of the operands' dtype or of float32, if that is given."""
+    if out is None or out.dtype == grad.dtype:
+        return weight_gradient(call, grad, x, out)
+    return _multiply_into(out, grad.t(), x, add=False)
+
+
 def _multiply_into(total: Tensor, left: Tensor, right: Tensor, add: bool) -> Tensor:
-    """Write ``left right`` to a total of the operands' dtype or of float32, or add it."""
-    if total.dtype == left.dtype:
-        return total.addmm_(left, right) if add else torch.mm(left, right, out=total)
+    """Write ``left right`` to a total of float32, or add it to one of float32 or of the operands' dtype."""
+    if total.dtype == left.dtype and add:
+        return total.addmm_(left, right)
     if not left.is_cuda:
         left, right = left.float(), right.float()
         return torch.addmm(total, left, right, out=total) if add else torch.mm(left, right, out=total)
@@ -95,13 +104,13 @@ class LinearInner:
 
     def __init__(self, weight: Tensor, bias: Tensor | None, call: Call, wanted: Sequence[bool] = ()) -> None:
         self._weight, self._bias = dense_rows(weight), dense(bias)
-        self._call = call
+        self.call = call
         self._wanted = wanted
         self._gradient: Tensor | None = None
 
     def expand(self, x: Tensor, keep: bool) -> tuple[Tensor, Tensor | None]:
         """See `Inner`."""
-        call = self._call
+        call = self.call
         result: tuple[Tensor, Tensor | None] = call.bound.expand(
             x, self._weight, self._bias, call.activation, keep=keep, precision=call.precision
         )
@@ -114,7 +123,7 @@ class LinearInner:
     def add_weight_gradients(self, dpreact: Tensor, x: Tensor, several: bool = False) -> None:
         """See `Inner`."""
         if self._wanted[0]:
-            self._gradient = accumulate(self._gradient, dpreact.t(), x, several)
+            self._gradient = accumulate(self.call, self._gradient, dpreact, x, several)
 
     def weight_gradients(self) -> tuple[Tensor | None, ...]:
         """See `Inner`."""
@@ -145,7 +154,7 @@ class GatedInner:
         self._gate_bias, self._up_bias = dense(gate_bias), dense(up_bias)
         self.half = self._gate.shape[0]
         self._packing = call.packing
-        self._call = call
+        self.call = call
         self._wanted = wanted
         self._both = stacked(self._gate, self._up) if wanted else None
         # the wanted gradients of the weights, as the caller packs them
@@ -155,7 +164,7 @@ class GatedInner:
 
     def expand(self, x: Tensor, keep: bool) -> tuple[Tensor, Tensor | None]:
         """See `Inner`."""
-        call = self._call
+        call = self.call
         result: tuple[Tensor, Tensor | None] = call.bound.expand(
             x,
             self._gate,
@@ -180,17 +189,17 @@ class GatedInner:
         """See `Inner`."""
         if self._targets is not None:
             for target, columns in self._targets:
-                accumulate(target, dpreact[:, columns].t(), x)
+                accumulate(self.call, target, dpreact[:, columns], x)
         elif self._packing == "gate_up" or (self._packing == "separate" and self._wanted[0] and self._wanted[1]):
             # One product whose result is all there is to make.
-            both = accumulate(None, dpreact.t(), x, several)
+            both = accumulate(self.call, None, dpreact, x, several)
             self._targets = [(both, slice(None))]
             packs = self._packing == "gate_up"
             self._gradients = (both, None) if packs else (both[: self.half], both[self.half :])
         else:
             self._targets = self._make_targets(_sum_dtype(self._gate.dtype, several))
             for target, columns in self._targets:
-                _multiply_into(target, dpreact[:, columns].t(), x, add=False)
+                _write(self.call, dpreact[:, columns], x, target)
 
     def _make_targets(self, dtype: torch.dtype) -> list[tuple[Tensor, slice]]:
         want_gate, want_up = self._wanted[0], self._wanted[1]

@@ -39,9 +39,10 @@ class Kept:
         self.hidden = hidden
         self.made = made
 
-    def take_hidden(self) -> Tensor | None:
-        """Return hidden and forget it."""
+    def take_hidden(self) -> Tensor:
+        """Return hidden, which must have been kept, and forget it."""
         hidden, self.hidden = self.hidden, None
+        assert hidden is not None
         return hidden
 
     def take_preact(self) -> Tensor | None:

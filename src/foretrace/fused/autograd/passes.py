@@ -15,6 +15,7 @@ from torch import Tensor
 
 from foretrace.fused.autograd.inner import GatedInner, Inner, LinearInner, accumulate, chunks, rounded
 from foretrace.fused.autograd.kept import Kept
+from foretrace.fused.autograd.weight_gradient import weight_gradient, weights_come_last
 from foretrace.fused.planning import Call
 from foretrace.fused.weights import dense_rows
 
@@ -211,66 +212,67 @@ class _Request(NamedTuple):
     bias: bool
     donate: bool
 
+    @property
+    def inner(self) -> bool:
+        """Whether anything is wanted for which the pre-activations' gradient is needed."""
+        return self.x or self.weights or self.bias
+
 
 def _backward(
     inner: Inner, grad: Tensor, kept: Kept, pull: _Pull, want: _Request
 ) -> tuple[Tensor | None, Gradients, Tensor | None, Gradients]:
     """Return the gradients of x, of the inner weights, of the down weight and of the inner biases."""
     ddown = None
-    want_down = want.down
-    hidden = kept.take_hidden()
-    if want_down and hidden is not None:
-        ddown = torch.mm(grad.t(), hidden)
-        want_down = False
-    del hidden  # goes back before gradients of the same size are made
-    if not (want.x or want.weights or want.bias):
-        return (
-            None,
-            inner.weight_gradients(),
-            _down_gradient(inner, grad, kept) if want_down else ddown,
-            inner.bias_gradients(None),
-        )
+    if want.down and kept.hidden is not None and not (want.inner and weights_come_last(grad)):
+        # What it was made of goes back before gradients of the same size are made.
+        ddown = weight_gradient(inner.call, grad, kept.take_hidden())
+    want_down = want.down and ddown is None
+    if not want.inner:
+        ddown = _down_gradient(inner, grad, kept) if want_down else ddown
+        return None, inner.weight_gradients(), ddown, inner.bias_gradients(None)
     if kept.preact is None:
-        return _backward_from_input(inner, grad, kept, pull, want, want_down, ddown)
+        return _backward_from_input(inner, grad, kept, pull, want)
     overwrite = want.donate and kept.owns_preact()
     preact = kept.take_preact()
     assert preact is not None
-    if want_down:
+    if want_down and kept.hidden is None:
         # Hidden comes again from the same kernel, in pieces: never all of it at once.
         dpreact, sums = preact if overwrite else torch.empty_like(preact), None
         pieces = chunks(grad.shape[0], _RECOMPUTE_PIECES)
         for rows in pieces:
             _, hidden, some = pull(grad[rows], preact[rows], dpreact[rows], True, want.bias)
             assert hidden is not None
-            ddown = accumulate(ddown, grad[rows].t(), hidden, len(pieces) > 1)
+            ddown = accumulate(inner.call, ddown, grad[rows], hidden, len(pieces) > 1)
             del hidden
             sums = _added(sums, some)
         ddown = rounded(ddown, grad.dtype)
     else:
         dpreact, _, sums = pull(grad, preact, preact if overwrite else None, False, want.bias)
     del preact
+    dx = inner.input_gradient(dpreact) if want.x else None
+    if kept.hidden is not None and want_down:
+        ddown = weight_gradient(inner.call, grad, kept.take_hidden())
     if want.weights:
         assert kept.x is not None
         inner.add_weight_gradients(dpreact, kept.x)
-    dx = inner.input_gradient(dpreact) if want.x else None
     return dx, inner.weight_gradients(), ddown, inner.bias_gradients(sums)
 
 
 def _backward_from_input(
-    inner: Inner, grad: Tensor, kept: Kept, pull: _Pull, want: _Request, want_down: bool, ddown: Tensor | None
+    inner: Inner, grad: Tensor, kept: Kept, pull: _Pull, want: _Request
 ) -> tuple[Tensor | None, Gradients, Tensor | None, Gradients]:
     """Run forward's first half again, a piece of the rows at a time: only one piece's pre-activations ever exist."""
     x = kept.x
     assert x is not None
     dx = x.new_empty(x.shape) if want.x else None
-    sums = None
+    ddown = sums = None
     pieces = chunks(grad.shape[0], _INPUT_PIECES)
     several = len(pieces) > 1
     for rows in pieces:
         hidden, preact = inner.expand(x[rows], True)
         assert preact is not None
-        if want_down:
-            ddown = accumulate(ddown, grad[rows].t(), hidden, several)
+        if want.down:
+            ddown = accumulate(inner.call, ddown, grad[rows], hidden, several)
         del hidden
         dpreact, _, some = pull(grad[rows], preact, preact, False, want.bias)
         del preact
@@ -290,7 +292,7 @@ def _down_gradient(inner: Inner, grad: Tensor, kept: Kept) -> Tensor | None:
     total = None
     pieces = chunks(grad.shape[0], _INPUT_PIECES)
     for rows in pieces:
-        total = accumulate(total, grad[rows].t(), inner.expand(kept.x[rows], False)[0], len(pieces) > 1)
+        total = accumulate(inner.call, total, grad[rows], inner.expand(kept.x[rows], False)[0], len(pieces) > 1)
     return rounded(total, grad.dtype)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from foretrace.fused.autograd.functions import gradient_rows, unsafe_view
 from foretrace.fused.autograd.kept import graph_is_released, is_held_once, memory_of, refusing
+from foretrace.fused.autograd.weight_gradient import weight_gradient, weights_come_last
 from foretrace.fused.planning import Call
 
 __all__ = ["StraightGatedMLPFunction", "StraightMLPFunction", "gated_mlp_forward", "is_straight", "mlp_forward"]
@@ -107,16 +108,21 @@ def _gated_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
     released = graph_is_released(ctx)
     call = ctx.call
     grad = gradient_rows(grad)
-    ddown = torch.mm(grad.t(), hidden)
-    del hidden  # goes back before gradients of the same size are made
+    last = weights_come_last(grad)
+    if not last:
+        ddown = weight_gradient(call, grad, hidden)
+        del hidden  # goes back before gradients of the same size are made
     into = preact if released and is_held_once(preact, ctx.made) else None
     dpreact = call.bound.backward(grad, down, preact, call.activation, want_hidden=False, want_bias=False, into=into)[0]
     del preact, into
     sizes = (gate.shape[0],) * 2
-    both = torch.mm(dpreact.t(), x if x.dim() == 2 else x.flatten(0, -2))
-    dgate, dup = _separate_halves(both, sizes)
     for_gate, for_up = _halves(dpreact, sizes, 1)
     dx = torch.mm(for_gate, gate).addmm_(for_up, up)
+    if last:
+        ddown = weight_gradient(call, grad, hidden)
+        del hidden
+    both = weight_gradient(call, dpreact, x if x.dim() == 2 else x.flatten(0, -2))
+    dgate, dup = _separate_halves(both, sizes)
     return dx if x.dim() == 2 else dx.view(x.shape), dgate, dup, ddown
 
 
@@ -155,15 +161,20 @@ def _mlp_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     released = graph_is_released(ctx)
     call, wanted = ctx.call, ctx.needs_input_grad
     grad = gradient_rows(grad)
-    dweight2 = torch.mm(grad.t(), hidden)
-    del hidden  # goes back before gradients of the same size are made
+    last = weights_come_last(grad)
+    if not last:
+        dweight2 = weight_gradient(call, grad, hidden)
+        del hidden  # goes back before gradients of the same size are made
     into = preact if released and is_held_once(preact, ctx.made) else None
     dpreact, _, sums = call.bound.backward(
         grad, weight2, preact, call.activation, want_hidden=False, want_bias=wanted[3], into=into
     )
     del preact, into
-    dweight1 = torch.mm(dpreact.t(), x if x.dim() == 2 else x.flatten(0, -2))
     dx = torch.mm(dpreact, weight1)
+    if last:
+        dweight2 = weight_gradient(call, grad, hidden)
+        del hidden
+    dweight1 = weight_gradient(call, dpreact, x if x.dim() == 2 else x.flatten(0, -2))
     return (
         dx if x.dim() == 2 else dx.view(x.shape),
         dweight1,

@@ -23,14 +23,14 @@ def naming(
 
     gated, single: the step with the kernel's constant ``GATED`` and without; one of them, if there is but one. A single
     step whose ``ACTIVATION`` is ``"none"`` is called project. method: vector or dot. tile: rows, columns (``None``: the
-    constant ``BLOCK_N``) and inner size where the kernel has no constants ``BLOCK_M`` (1 row without it), ``BLOCK_N``
-    and ``BLOCK_K``, or ``BLOCK_ROWS`` and ``BLOCK_COLUMNS``. ``STAGES`` is named where there is such a constant.
+    constant ``BLOCK_N``) and inner size where the kernel has no constants ``BLOCK_M`` (without it 1), ``BLOCK_N`` and
+    ``BLOCK_K`` (1), or ``BLOCK_ROWS`` and ``BLOCK_COLUMNS``. ``STAGES`` is named where there is such a constant.
     """
 
     def name(specialization: Any) -> str:
         constants: Mapping[str, Any] = specialization.constants
         step = gated if single is None or constants["GATED"] else single
-        activation = constants["ACTIVATION"]
+        activation = constants.get("ACTIVATION")
         if activation == "none":
             step, activation = "project", None
         words = ["foretrace", implementation, step, method, activation, _tile(constants, tile)]
@@ -48,5 +48,5 @@ def _tile(constants: Mapping[str, Any], tile: tuple[int, int | None, int] | None
     elif "BLOCK_ROWS" in constants:
         sizes = constants["BLOCK_ROWS"], constants["BLOCK_COLUMNS"]
     else:
-        sizes = constants.get("BLOCK_M", 1), constants["BLOCK_N"], constants["BLOCK_K"]
+        sizes = constants.get("BLOCK_M", 1), constants["BLOCK_N"], constants.get("BLOCK_K", 1)
     return "x".join(str(size) for size in sizes)
