@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -43,8 +44,10 @@ def ratios(entrants: dict[str, dict[str, Any]], name: str, clocks: Sequence[str]
 
 
 def shown_command(arguments: Sequence[str]) -> list[str]:
-    """The command without the folders of this machine."""
-    return ["python", "benchmarks/fused.py", *(Path(word).name if os.sep in word else word for word in arguments)]
+    """The command without the folders of this machine; ``1/2`` is a share, not a path."""
+    share = re.compile(r"\d+/\d+")
+    shown = (Path(word).name if os.sep in word and not share.fullmatch(word) else word for word in arguments)
+    return ["python", "benchmarks/fused.py", *shown]
 
 
 class Document:

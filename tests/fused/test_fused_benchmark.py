@@ -30,7 +30,7 @@ try:
     from fused_bench.contest import Rounds
     from fused_bench.deadline import Deadline
     from fused_bench.device import Device
-    from fused_bench.document import Document, ratio
+    from fused_bench.document import Document, ratio, shown_command
     from fused_bench.entrants import Built, Entrant, UnavailableError, own_leaves
     from fused_bench.operands import composed, make_operands, reference
     from fused_bench.opponents import OPPONENTS
@@ -453,9 +453,14 @@ def test_columns_line_up() -> None:
 
 
 def test_the_committed_grid_is_never_slower() -> None:
-    paths = sorted((BENCHMARKS / "results" / "fused").glob("never_slower*.json"))
-    if not paths:
-        pytest.skip("no grid was committed yet")
+    paths = sorted((BENCHMARKS / "results" / "fused").glob("never_slower_*.json"))
     records = [record for path in paths for record in json.loads(path.read_text())["suites"]["never-slower"]]
-    assert len({(record["m"], record["k"], record["n"]) for record in records}) >= 60
-    assert [record["name"] for record in neverslower.slower(records, surely=True)] == []
+    for mode in ("forward", "train"):
+        shapes = {(record["m"], record["k"], record["n"]) for record in records if record["mode"] == mode}
+        assert len(shapes) >= 60
+    assert [record["name"] for record in neverslower.slower(records)] == []
+
+
+def test_the_command_of_a_result_names_no_folder_of_the_machine() -> None:
+    shown = shown_command(["--part", "1/2", "--output", "/somewhere/else/result.json"])
+    assert shown == ["python", "benchmarks/fused.py", "--part", "1/2", "--output", "result.json"]

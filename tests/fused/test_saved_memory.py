@@ -49,8 +49,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
 watched: list[StorageWeakRef] = []
 
 
-def run(save: Save = "preact") -> tuple[Tensor, list[Tensor | None]]:
-    tensors = gated_tensors()
+def run(save: Save = "preact", rows: int = 3) -> tuple[Tensor, list[Tensor | None]]:
+    tensors = gated_tensors(rows=(rows,))
     return gated_mlp(*tensors, plan=plain_plan(save)), tensors  # type: ignore[arg-type]
 
 
@@ -92,11 +92,40 @@ def test_preactivations_become_their_gradients(seen: Seen) -> None:
     assert [call["overwrites"] for call in seen] == [True]
 
 
-def test_hidden_is_gone_before_gradients_are_made(seen: Seen) -> None:
-    y, tensors = run()
+@pytest.mark.parametrize(("rows", "gone"), [(7, True), (6, False)])
+def test_hidden_is_gone_before_gradients_are_made_unless_rows_are_few(seen: Seen, rows: int, gone: bool) -> None:
+    y, tensors = run(rows=rows)
     watched.append(StorageWeakRef(y.grad_fn.saved_tensors[7].untyped_storage()))  # type: ignore[union-attr]
     gradients(y, tensors)
-    assert seen[0]["hidden_is_gone"]
+    assert seen[0]["hidden_is_gone"] == gone
+    assert watched[0].expired()
+
+
+class _Products(TorchDispatchMode):
+    """Shapes of what matrix products make, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[tuple[int, ...]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.addmm_):
+            self.made.append(tuple(result.shape))
+        return result
+
+
+@pytest.mark.parametrize("rows", [2, 8])
+@pytest.mark.parametrize("bias", [False, True])  # without one the call is handled by `autograd.straight`
+def test_products_that_read_weights_come_before_gradients_of_weights(rows: int, bias: bool) -> None:
+    k, n, out = 4, 5, 6
+    tensors = gated_tensors(rows=(rows,), bias=bias, k=k, n=n, out=out)
+    y = gated_mlp(*tensors, plan=plain_plan("preact"))  # type: ignore[arg-type]
+    with _Products() as products:
+        gradients(y, tensors)
+    through, x, down, inner = (rows, n), (rows, k), (out, n), (2 * n, k)
+    few = [through, x, x, down, inner]
+    assert products.made == (few if rows <= out else [down, through, x, x, inner])
 
 
 def test_recompute_asks_for_hidden_in_pieces(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:

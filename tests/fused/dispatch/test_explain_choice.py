@@ -46,6 +46,15 @@ def test_a_problem_nobody_measured_is_explained_by_the_model():
     assert lines[-1] == "  from: model (the analytical model expects it to be the fastest)"
 
 
+def test_gradients_of_weights_of_few_rows_have_a_line():
+    line = "  gradients of weights: small, as for all of at most 32 rows"
+    few, more = replace(MLP, m=32, training=True), replace(MLP, m=33, training=True)
+    assert line in str(explain(few)).splitlines()
+    assert line not in str(explain(more)).splitlines()
+    with override(expand="plain", project="plain", backward="plain"):  # then PyTorch does it all
+        assert line not in str(explain(few)).splitlines()
+
+
 def test_a_table_shows_what_the_others_were_measured_to_cost(monkeypatch: pytest.MonkeyPatch):
     costs = {"expand=tma project=plain": 171.0, "expand=plain project=plain": 243.04}
     table = Table("sm_90_h200", "sm_90", "NVIDIA H200", (Row.of(MLP, costs),))

@@ -41,6 +41,24 @@ def test_a_tile_that_is_no_constant_is_given() -> None:
     assert made == "foretrace_hopper_gate_up_gelu_128x256x64_4stages"
 
 
+@pytest.mark.parametrize(
+    ("method", "constants", "rest"),
+    [
+        ("vector", {"BLOCK_M": 8, "BLOCK_N": 256}, "8x256x1"),
+        ("dot", {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 16, "TILES": 1, "STAGES": 1}, "64x128x16_1stages"),
+        ("dot", {"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 32, "TILES": 4, "STAGES": 2}, "64x128x32_2stages"),
+    ],
+)
+def test_a_kernel_without_an_activation_names_none(method: str, constants: dict[str, int], rest: str) -> None:
+    made = name(naming("small", "weight_gradient", method=method), **constants)
+    assert made == f"foretrace_small_weight_gradient_{method}_{rest}"
+    found = decode(made)
+    assert (found.family, found.unknown) == ("foretrace", [])
+    assert (found.decoded["step"], found.decoded["method"]) == ("weight_gradient", method)
+    assert found.decoded["tile_k"] == constants.get("BLOCK_K", 1)
+    assert found.decoded.get("stages") == constants.get("STAGES")
+
+
 @pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "silu", "relu", "relu2", "sigmoid"])
 @pytest.mark.parametrize(
     ("implementation", "step", "constants"),

@@ -92,6 +92,13 @@ def check_elementwise_sums(capability: int, columns: int) -> None:
     compiled(capability, elementwise_sums, backward)
 
 
+def check_weight_gradient(capability: int, rows: int) -> None:
+    from foretrace.fused.kernels import small_gradient
+
+    call = partial(small_gradient.weight_gradient, tensor(rows, 6144)[:, :3072], tensor(rows, 768))
+    compiled(capability, small_gradient, call)
+
+
 CASES: dict[str, Callable[[], None]] = {
     f"{what} sm_{capability}": partial(check, capability)
     for capability in (80, 90)
@@ -106,6 +113,9 @@ CASES: dict[str, Callable[[], None]] = {
         "elementwise": check_elementwise,
         "elementwise sums": partial(check_elementwise_sums, columns=4096),
         "elementwise sums of odd sizes": partial(check_elementwise_sums, columns=3001),
+        "weight gradient of a row": partial(check_weight_gradient, rows=1),
+        "weight gradient of 16 rows": partial(check_weight_gradient, rows=16),
+        "weight gradient of 32 rows": partial(check_weight_gradient, rows=32),
     }.items()
 }
 

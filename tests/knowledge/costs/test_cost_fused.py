@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from foretrace.knowledge.costs import op_cost
+from foretrace.knowledge.costs.call import GemmShape
 
 BF16 = "c10::BFloat16"
 M, K, N, OUT = 32, 8, 16, 12
@@ -45,6 +46,16 @@ def test_backward_reads_the_preactivations_and_writes_their_gradient() -> None:
     assert (found.flops, found.bytes) == (2 * M * N * OUT, 2 * (M * OUT + OUT * N + 2 * M * 2 * N))
 
 
+def test_the_gradient_of_a_weight_is_the_product_of_two_kept_matrices() -> None:
+    found = cost("weight_gradient", [M, N], [M, K], [])
+    assert found.gemms == [GemmShape(N, K, M, 1, "bf16", "NT")]
+    assert (found.flops, found.bytes) == (2 * M * N * K, 2 * (M * N + M * K + N * K))
+    # As the product of the library in its place, and whether or not it is told where to write.
+    assert cost("weight_gradient", [M, N], [M, K], [N, K]) == found
+    library = op_cost("aten::mm", shapes=[[N, M], [M, K]], dtypes=[BF16, BF16], strides=[[1, N], [K, 1]])
+    assert library == found
+
+
 def test_the_elementwise_steps_only_move_bytes() -> None:
     assert (cost("gated_act", [M, N], [M, N]).flops, cost("gated_act", [M, N], [M, N]).bytes) == (None, 2 * 3 * M * N)
     assert cost("gated_act_backward", [M, N], [M, N], [M, N]).bytes == 2 * 5 * M * N
@@ -59,4 +70,5 @@ def test_a_layer_is_made_of_other_rows(name: str) -> None:
 
 def test_what_does_not_fit_is_said() -> None:
     assert "do not fit" in (cost("gate_up", [M, K], [N, K + 1], [N, K + 1]).reason or "")
+    assert "do not fit" in (cost("weight_gradient", [M, N], [M + 1, K], []).reason or "")
     assert "record_shapes" in (cost("linear_act", [M, K]).reason or "")

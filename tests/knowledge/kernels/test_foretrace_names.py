@@ -21,6 +21,24 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("foretrace_small_project_kernel", "gemm", {"step": "project"}),
     ("foretrace_small_reduce", "gemm", {"role": "split-K reduction"}),
     ("foretrace_small_gate_up_vector", "gemm", {"method": "vector", "epilogue": ["activation", "mul"]}),
+    (
+        "foretrace_small_weight_gradient_vector_8x256x1",
+        "gemm",
+        {
+            "implementation": "small",
+            "step": "weight_gradient",
+            "direction": "backward",
+            "ops": ["mm"],
+            "method": "vector",
+            "tile": "8x256",
+            "tile_k": 1,
+        },
+    ),
+    (
+        "foretrace_small_weight_gradient_dot_64x128x32_2stages",
+        "gemm",
+        {"method": "dot", "direction": "backward", "tile": "64x128", "tile_k": 32, "stages": 2},
+    ),
     ("foretrace_portable_forward", "gemm", {"direction": "forward"}),
     ("foretrace_elementwise_forward", "fused", {"ops": ["activation"]}),
     ("foretrace_elementwise_gated_act_silu", "fused", {"ops": ["silu", "mul"]}),
@@ -40,6 +58,13 @@ def test_a_name_says_what_the_kernel_is(name: str, kind: str, fields: dict[str, 
     assert (found.kind, found.family, found.unknown) == (kind, "foretrace", [])
     assert {key: found.decoded[key] for key in fields} == fields
     assert "foretrace's fused modules" in describe(found)
+
+
+def test_the_gradient_of_a_weight_is_a_product_and_nothing_more() -> None:
+    found = decode("foretrace_small_weight_gradient_dot_64x128x16_1stages")
+    assert found.short_name == "foretrace small weight_gradient 64x128"
+    assert "epilogue" not in found.decoded
+    assert "activation" not in found.decoded
 
 
 def test_what_a_name_adds_is_not_guessed() -> None:

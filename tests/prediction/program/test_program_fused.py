@@ -260,6 +260,77 @@ def backward_of(module: Any, implementation: str) -> list[Any]:
     return kernels[first:last]
 
 
+def products_of_backward(
+    module: Any, rows: int, plan: tuple[str, str, str, str], dtype: Any = None, width: int = K
+) -> list[Any]:
+    """Operator and shape of every product of a training step after the two of forward, for ``rows`` of ``width``."""
+    from foretrace.prediction.predict import predict as predict_with
+
+    asked = FusedModules(lambda _: FusedPlan(*plan, "the test says so"), lambda function: (function, None), "")
+    x = torch.empty(rows, width, device="meta", dtype=dtype or torch.bfloat16, requires_grad=True)
+    info = predict_with(module, (x,), gpu="H200", mode="train", fused=asked).info
+    # Helper kernels have no FLOPs.
+    return [(row.op, row.shape) for row in info.rows if row.kind == "gemm" and row.flops is not None][2:]
+
+
+HOPPER, INPUT = ("hopper", "plain", "hopper", "preact"), ("hopper", "plain", "hopper", "input")
+OPTIONS = {"bias": False, "device": "meta", "dtype": torch.bfloat16}
+
+
+@pytest.mark.parametrize(
+    ("rows", "operator"),
+    [(1, "foretrace::weight_gradient"), (32, "foretrace::weight_gradient"), (33, "aten::mm"), (K, "aten::mm")],
+)
+def test_weights_get_their_gradients_last_and_from_few_rows_by_a_kernel(rows: int, operator: str) -> None:
+    assert products_of_backward(fused.MLP(K, N, **OPTIONS), rows, HOPPER) == [
+        ("foretrace::linear_act_backward", f"{rows}×{N}×{K} NN"),
+        ("aten::mm", f"{rows}×{K}×{N} NN"),
+        (operator, f"{K}×{N}×{rows} NT"),
+        (operator, f"{N}×{K}×{rows} NT"),
+    ]
+    gated = products_of_backward(fused.GatedMLP(K, N, **OPTIONS), rows, HOPPER)
+    assert [op for op, _ in gated] == [
+        *("foretrace::gate_up_backward", "aten::mm", "aten::addmm_", operator, operator),
+    ]
+    assert gated[-2:] == [(operator, f"{K}×{N}×{rows} NT"), (operator, f"{2 * N}×{K}×{rows} NT")]
+
+
+def test_with_more_rows_than_outputs_the_second_weight_comes_first() -> None:
+    assert [op for op, _ in products_of_backward(fused.MLP(16, N, **OPTIONS), 32, HOPPER, width=16)] == [
+        "foretrace::weight_gradient",
+        "foretrace::linear_act_backward",
+        "aten::mm",
+        "foretrace::weight_gradient",
+    ]
+
+
+def test_what_is_computed_again_is_used_before_it_goes() -> None:
+    step = "foretrace::weight_gradient"
+    again = products_of_backward(fused.MLP(K, N, **OPTIONS), 16, ("hopper", "plain", "hopper", "recompute"))
+    assert [op for op, _ in again] == ["foretrace::linear_act_backward", step, "aten::mm", step]
+    from_input = products_of_backward(fused.MLP(K, N, **OPTIONS), 16, INPUT)
+    assert [op for op, _ in from_input] == [
+        *("foretrace::linear_act", step, "foretrace::linear_act_backward", step, "aten::mm"),
+    ]
+
+
+def test_what_the_kernel_of_few_rows_cannot_do_stays_with_the_library() -> None:
+    options = {"bias": False, "device": "meta"}
+    single = products_of_backward(fused.MLP(K, N, dtype=torch.float32, **options), 16, HOPPER, torch.float32)
+    plain = products_of_backward(fused.MLP(K, N, **OPTIONS), 16, ("plain", "plain", "plain", "preact"))
+    assert "foretrace::weight_gradient" not in {op for op, _ in (*single, *plain)}
+
+
+def test_the_predictor_and_the_modules_say_the_same_of_few_rows() -> None:
+    from foretrace.fused.autograd import weight_gradient
+    from foretrace.fused.dispatch.candidates import GRADIENT_ROWS
+    from foretrace.knowledge.lowering.fused import FEW_ROWS, weights_come_last
+
+    assert GRADIENT_ROWS == FEW_ROWS
+    for shape in ((16, 16), (16, 17), (17, 16)):
+        assert weights_come_last(*shape) == weight_gradient.weights_come_last(torch.empty(shape, device="meta"))
+
+
 def test_where_no_kernel_can_run_pytorch_s_operators_are_predicted() -> None:
     assert [op for _, op in kinds(predict("foretrace", gpu="MI300X"))] == [
         *("aten::mm", "aten::gelu", "aten::mm", "aten::mul", "aten::mm")

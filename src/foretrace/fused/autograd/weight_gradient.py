@@ -7,23 +7,23 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from foretrace.fused.dispatch.candidates import GRADIENT_ROWS
 from foretrace.fused.planning import Call
 from foretrace.fused.steps import find
 
 __all__ = ["weight_gradient", "weights_come_last"]
 
-# From 64 rows on cuBLAS is as fast; `foretrace.fused.kernels.small_gradient` takes no more than this and has figures.
-_FEW_ROWS: Final = 32
 _HALVES: Final = (torch.bfloat16, torch.float16)
 
 
 def weight_gradient(call: Call, grad: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
     """Return gradᵀ·x [N, K] for grad [M, N] and x [M, K] of one dtype, written to ``out`` if given.
 
-    A plan of nothing but PyTorch's operators is kept to here too.
+    `foretrace.fused.dispatch.candidates.weight_gradients` says the same of a problem: a plan of nothing but PyTorch's
+    operators is kept to here too.
     """
     if (
-        0 < grad.shape[0] <= _FEW_ROWS
+        0 < grad.shape[0] <= GRADIENT_ROWS
         and grad.is_cuda
         and grad.dtype in _HALVES
         and not call.bound.plain

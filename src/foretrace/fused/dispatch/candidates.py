@@ -11,12 +11,13 @@ from typing import Final
 
 from foretrace.fused.dispatch.choice import ROLES, Role
 from foretrace.fused.dispatch.environment import Environment, capability
-from foretrace.fused.plan import Implementation, Operation, Problem
+from foretrace.fused.plan import Implementation, Operation, Plan, Problem
 from foretrace.fused.steps import STEPS_OF, names
 
 __all__ = [
     "CANDIDATES",
     "DEEP",
+    "GRADIENT_ROWS",
     "NARROW",
     "NARROW_BACK",
     "Candidate",
@@ -26,11 +27,14 @@ __all__ = [
     "possible",
     "refusal",
     "untried",
+    "weight_gradients",
 ]
 
 HALF: Final = ("bfloat16", "float16")
 # A tile of the decode kernels has 16 rows, the smallest a tensor core's product takes.
 SMALL_ROWS: Final = 16
+# Up to here a kernel of ours makes the gradient of a weight, which no plan names; `weight_gradients` says when.
+GRADIENT_ROWS: Final = 32
 # Triton 3.6 is the one version whose Gluon names and semantics the Hopper kernels were written for and run on.
 GLUON: Final = (3, 6)
 # Host-side descriptors (triton.tools.tensor_descriptor) and their use in loads of rank three.
@@ -270,6 +274,13 @@ def untried(candidate: Candidate, problem: Problem) -> str | None:
 def possible(role: Role, problem: Problem, environment: Environment) -> list[Candidate]:
     """Return the candidates that can do a step, in order of preference; ``plain`` is always among them."""
     return [c for c in CANDIDATES if refusal(c, role, problem, environment) is None]
+
+
+def weight_gradients(problem: Problem, plan: Plan) -> str:
+    """Return what makes the gradients of weights: ``small`` for few rows, unless a plan is all PyTorch's; ``plain``."""
+    ours = {plan.expand.name, plan.project.name, plan.backward.name} != {"plain"}
+    few = 0 < problem.m <= GRADIENT_ROWS and problem.dtype in HALF and problem.operation != "gated_act"
+    return "small" if ours and few else "plain"
 
 
 def _dotted(version: tuple[int, int]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from foretrace.fused.dispatch import cache
+from foretrace.fused.dispatch.candidates import GRADIENT_ROWS, weight_gradients
 from foretrace.fused.dispatch.choice import Role, choice_of, roles_of, write_implementation
 from foretrace.fused.dispatch.choose import Option, options_of
 from foretrace.fused.dispatch.environment import Environment, current, named_architecture
@@ -71,6 +72,8 @@ class Explanation:
             if not told:
                 lines += _listed(options)
         if problem.training:
+            if weight_gradients(problem, plan) == "small":
+                lines.append(f"  gradients of weights: small, as for all of at most {GRADIENT_ROWS} rows")
             lines.append(f"  save={plan.save}")
         lines += self._expected()
         if told and plan.source != "only choice":

@@ -66,6 +66,15 @@ def _backward(call: Call) -> Cost:
     return Cost(gemm.flops, gradient.bytes + down.bytes + preact.bytes + preact.result_bytes, [gemm])
 
 
+def _weight_gradient(call: Call) -> Cost:
+    """Gradient ``[M, N]`` and ``x [M, K]``: gradᵀ·x ``[N, K]``; where it is written to is not read."""
+    gradient, x = _matrix(call, 0), _matrix(call, 1)
+    if gradient.shape[:-1] != x.shape[:-1]:
+        raise Unknown(f"the shapes of {call.name} do not fit: {gradient.shape} and {x.shape}")
+    gemm = GemmShape(gradient.shape[-1], x.shape[-1], _rows(x), 1, gradient.dtype.name, "NT")
+    return Cost(gemm.flops, gradient.bytes + x.bytes + gemm.m * gemm.n * gradient.dtype.itemsize, [gemm])
+
+
 def _act(call: Call) -> Cost:
     preact = call.need(0)
     return Cost(None, preact.bytes + preact.result_bytes)
@@ -92,6 +101,7 @@ FORMULAS: dict[str, Callable[[Call], Cost]] = {
     "foretrace::project": _linear_act,
     "foretrace::gate_up_backward": _backward,
     "foretrace::linear_act_backward": _backward,
+    "foretrace::weight_gradient": _weight_gradient,
     "foretrace::act": _act,
     "foretrace::act_backward": _act_backward,
     "foretrace::gated_act": _gated_act,

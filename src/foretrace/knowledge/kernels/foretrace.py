@@ -21,7 +21,7 @@ __all__ = ["match"]
 _NAME = re.compile(
     r"foretrace_(?P<implementation>hopper|tma|portable|small|elementwise)"
     r"_(?P<step>gate_up_backward|linear_act_backward|gated_act_backward|act_backward_sums|act_backward"
-    r"|gate_up|linear_act|gated_act|act|forward|backward|project|reduce)"
+    r"|gate_up|linear_act|gated_act|act|forward|backward|project|weight_gradient|reduce)"
     r"(?:_(?P<method>vector|dot))?"
     r"(?:_(?P<activation>gelu_tanh|gelu|silu|relu2|relu|sigmoid))?"
     r"(?:_(?P<tile>\d{1,4}x\d{1,4})(?:x(?P<tile_k>\d{1,4}))?)?"
@@ -46,11 +46,13 @@ def match(parsed: CppName) -> Found | None:
     pointwise = found["implementation"] == "elementwise"
     decoded: dict[str, Any] = {"implementation": found["implementation"], "step": step, "view_ops": []}
     if step != "reduce":
-        decoded["direction"] = "backward" if "backward" in step else "forward"
+        decoded["direction"] = "backward" if "backward" in step or step == "weight_gradient" else "forward"
     if step == "reduce":
         decoded["role"] = "split-K reduction"
     elif pointwise:
         decoded["ops"] = _operators(step, found["activation"])
+    elif step == "weight_gradient":
+        decoded["ops"] = ["mm"]
     elif step != "project":
         decoded["ops"] = ["mm", *_operators(step, found["activation"])]
         decoded["epilogue"] = decoded["ops"][1:]

@@ -6,7 +6,10 @@ three products of cuBLAS each way, one Triton kernel between them).
 
 from __future__ import annotations
 
-__all__ = ["LIGER_KERNELS", "bias_strips", "epilogue_of"]
+__all__ = ["FEW_ROWS", "LIGER_KERNELS", "bias_strips", "epilogue_of", "weights_come_last"]
+
+# Up to as many rows of a 16-bit type, a layer that runs any kernel of foretrace's makes its weights' gradients by one.
+FEW_ROWS = 32
 
 # Activation → Liger's forward and backward kernel.
 LIGER_KERNELS: dict[str, tuple[str, str]] = {
@@ -23,6 +26,11 @@ def epilogue_of(step: str, activation: str, *, bias: bool = False) -> tuple[str,
     if step == "linear_act":
         return (*done, activation)
     return (f"{activation}_backward", "mul") if step == "gate_up_backward" else (f"{activation}_backward",)
+
+
+def weights_come_last(rows: int, out: int) -> bool:
+    """Whether the gradient of the second weight ``[out, N]`` is made after that of x, where hidden was kept."""
+    return rows <= out
 
 
 def bias_strips(rows: int, columns: int) -> int:

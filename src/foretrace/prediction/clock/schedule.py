@@ -12,6 +12,7 @@ from foretrace.knowledge.gpus.datasheet import Gpu
 from foretrace.knowledge.kernels.predicted import spell
 from foretrace.prediction.clock.cache import missing_shares
 from foretrace.prediction.clock.epilogue import fused_row
+from foretrace.prediction.clock.few_rows import weight_gradient_row
 from foretrace.prediction.clock.library import product_rows
 from foretrace.prediction.clock.machine import Machine
 from foretrace.prediction.clock.memory import memory_us
@@ -47,6 +48,8 @@ def schedule(program: Program, gpu: Gpu) -> list[list[Planned]]:
 
 
 def _rows(operator: Operator, work: Work, missing: float, clock: Machine) -> list[Planned]:
+    if work.op == "foretrace::weight_gradient":
+        return [weight_gradient_row(work, clock)]
     # What foretrace's decode kernel for the second product has to do is no epilogue, and it is one kernel, too.
     if work.product is not None and (work.epilogue or work.op == "foretrace::project"):
         return [fused_row(work, missing, clock)]

@@ -13,12 +13,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from foretrace.knowledge.lowering.fused import FEW_ROWS, weights_come_last
 from foretrace.prediction.dispatch import FusedPlan
 from foretrace.prediction.program.fused_operators import operators
 
 __all__ = ["FusedFunction", "Recipe", "apply_activation"]
 
 _NO_KERNEL = ("plain", "elementwise")
+_HALVES = (torch.bfloat16, torch.float16)
 
 # First weight (or gate, or the stacked one), up or None, second or None, and a bias for each.
 Weights = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]
@@ -148,6 +150,13 @@ class Recipe:
         result, hidden = self._elementwise(grad, preact, again) if how != "plain" else self._plain(grad, preact, again)
         return result, result.sum(0, dtype=torch.float32) if bias else None, hidden
 
+    def weight_gradient(self, grad: Tensor, x: Tensor) -> Tensor:
+        """gradᵀ·x [N, K] for grad [M, N] and x [M, K]."""
+        if 0 < grad.shape[0] <= FEW_ROWS and grad.dtype in _HALVES and not self.plan.is_plain:
+            made: Tensor = operators.weight_gradient(grad, x)
+            return made
+        return torch.mm(grad.t(), x)
+
     def _elementwise_sums(
         self, grad: Tensor, preact: Tensor, bias: bool, again: bool
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -192,18 +201,24 @@ class FusedFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, *gradients: Any) -> Any:
-        """The gradients of what forward was given."""
+        """The gradients of what forward was given, in the order in which the fused modules make them."""
         x, hidden, preact, *weights = context.saved_tensors
         first, up, down, bias, up_bias, down_bias = weights
         recipe: Recipe = context.recipe
         grad = gradients[0].contiguous()
+        from_input = preact is None
+        last = hidden is not None and weights_come_last(*grad.shape)
         if preact is None:
-            hidden, preact = recipe.expand(x, weights, keep=True)
-        again = hidden is None and down is not None
+            inner, preact = recipe.expand(x, weights, keep=True)
+            hidden = None if down is None else inner
+        of_down = None if hidden is None or last else recipe.weight_gradient(grad, hidden)
         has_bias = bias is not None or up_bias is not None
+        again = hidden is None and down is not None
         of_preact, sums, made = recipe.through(grad, down, preact, bias=has_bias, again=again)
-        inner = made if again else hidden
-        of_down = None if down is None or inner is None else torch.mm(grad.t(), inner)
+        if made is not None:
+            of_down = recipe.weight_gradient(grad, made)
+        # Only where everything comes from the input, a piece of the rows at a time, do weights go before it.
+        of_first = recipe.weight_gradient(of_preact, x) if from_input else None
         half = first.shape[0]
         of_x = None
         if context.needs_input_grad[1]:
@@ -211,7 +226,10 @@ class FusedFunction(torch.autograd.Function):
                 of_x = torch.mm(of_preact, first)
             else:
                 of_x = torch.mm(of_preact[:, :half], first).addmm_(of_preact[:, half:], up)
-        of_first = torch.mm(of_preact.t(), x)
+        if last:
+            of_down = recipe.weight_gradient(grad, hidden)
+        if of_first is None:
+            of_first = recipe.weight_gradient(of_preact, x)
         return (
             None,
             of_x,

@@ -45,6 +45,10 @@ def _project(hidden: Tensor, weight: Tensor, _bias: Any) -> Any:
     return hidden.new_empty(hidden.shape[0], weight.shape[0])
 
 
+def _weight_gradient(grad: Tensor, x: Tensor) -> Any:
+    return grad.new_empty(grad.shape[1], x.shape[1])
+
+
 def _gated_act(gate: Tensor, _up: Tensor, _activation: str) -> Any:
     return gate.new_empty(gate.shape)
 
@@ -76,6 +80,7 @@ for _kind in ("gate_up_backward", "linear_act_backward"):
         _backward,
     )
 _define("project(Tensor hidden, Tensor weight, Tensor? bias) -> Tensor", _project)
+_define("weight_gradient(Tensor grad, Tensor x) -> Tensor", _weight_gradient)
 _define("act(Tensor preact, str activation) -> Tensor", _act)
 _define("act_backward(Tensor grad_hidden, Tensor preact, str activation, bool bias) -> (Tensor, Tensor)", _act_backward)
 for _kind in ("gated_act", "liger_act"):

@@ -47,6 +47,13 @@ def _project(call: Call, _: Fresh) -> list[Work]:
     return [_product(call, Product(m, n, k, 1, "TN"), () if bias is None else ("bias",))]
 
 
+def _weight_gradient(call: Call, _: Fresh) -> list[Work]:
+    """The gradient of a weight from few rows by a kernel of foretrace's, which writes it once."""
+    gradient, x = call.args[:2]
+    (m, n), k = gradient.shape, x.shape[1]
+    return [_product(call, Product(n, k, m, 1, "NT"), ())]
+
+
 def _product(call: Call, product: Product, epilogue: tuple[str, ...]) -> Work:
     results = [item for item in call.outputs if item.elements]
     return Work(
@@ -94,6 +101,7 @@ FUSED: Mapping[str, Rule] = {
     "linear_act": _linear_act,
     "linear_act_backward": _linear_act_backward,
     "project": _project,
+    "weight_gradient": _weight_gradient,
     "act": _act,
     "act_backward": _act_backward,
     **dict.fromkeys(("gated_act", "gated_act_backward"), _gated_act),
