@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from torch import Tensor
 from foretrace.errors import InputError
 from foretrace.fused import plain, planning, seen, steps
 from foretrace.fused.autograd import straight
-from foretrace.fused.functional import gated_mlp, mlp
+from foretrace.fused.functional import gated_mlp, linear_act, mlp
 from foretrace.fused.plan import Operation, Plan
 from foretrace.fused.planning import Call
 
@@ -30,24 +31,40 @@ def plain_mlp(*tensors: Any, **words: Any) -> Tensor:
     return mlp(*tensors, plan=PLAN, **words)
 
 
+def linear(*tensors: Any, **words: Any) -> Tensor:
+    return linear_act(*tensors, plan=PLAN, **words)
+
+
+def linear_tensors(**words: Any) -> list[Any]:
+    """x, weight, bias, all leaves."""
+    x, weight, _, bias, _ = mlp_tensors(**words)
+    return [x, weight, bias]
+
+
 CASES: dict[str, tuple[Layer, Callable[..., list[Any]], tuple[bool, ...]]] = {
     "gated": (gated, lambda **words: gated_tensors(bias=False, **words)[:4], (True,) * 4),
     "mlp": (plain_mlp, mlp_tensors, (True,) * 5),
     "mlp, first bias": (plain_mlp, mlp_tensors, (True, True, True, True, False)),
     "mlp, second bias": (plain_mlp, mlp_tensors, (True, True, True, False, True)),
     "mlp, no bias": (plain_mlp, mlp_tensors, (True, True, True, False, False)),
+    "linear_act": (linear, linear_tensors, (True, True, True)),
+    "linear_act, no bias": (linear, linear_tensors, (True, True, False)),
 }
 case = pytest.mark.parametrize("case", CASES)
 
 
-def made(name: str, rows: tuple[int, ...] = (3,)) -> tuple[Layer, list[Any]]:
+def made(name: str, rows: tuple[int, ...] = (3,), **words: Any) -> tuple[Layer, list[Any]]:
     layer, tensors, there = CASES[name]
-    return layer, [one if has else None for one, has in zip(tensors(rows=rows), there, strict=True)]
+    return layer, [one if has else None for one, has in zip(tensors(rows=rows, **words), there, strict=True)]
 
 
 def same(one: Tensor | None, other: Tensor | None) -> bool:
     """Whether two gradients are bitwise equal, or both not wanted."""
     return one is other is None or (one is not None and other is not None and one.equal(other))
+
+
+def is_single(case: str) -> bool:
+    return case.startswith("linear_act")
 
 
 def is_straight(y: Tensor) -> bool:
@@ -57,10 +74,22 @@ def is_straight(y: Tensor) -> bool:
 @case
 @pytest.mark.parametrize("rows", [(3,), (2, 3), (1,), (0,), (2, 0)])
 def test_it_is_bitwise_the_long_way(case: str, rows: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    layer, tensors = made(case, rows)
+    check_bits(*made(case, rows), monkeypatch)
+
+
+@pytest.mark.parametrize("case", ["mlp", "linear_act"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_biases_of_halves_are_bitwise_the_long_way(
+    case: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which adds up in float32 and casts the sums; PyTorch's sum in 16 bits does the same."""
+    check_bits(*made(case, (300,), k=8, n=40, dtype=dtype), monkeypatch)
+
+
+def check_bits(layer: Layer, tensors: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     y = layer(*tensors)
     assert is_straight(y)
-    grad = randn(*y.shape, grad=False)
+    grad = randn(*y.shape, dtype=y.dtype, grad=False)
     found = gradients(y, tensors, grad)
     monkeypatch.setattr(straight, "is_straight", lambda *_: False)
     monkeypatch.setattr(seen, "find", lambda *_: None)
@@ -92,7 +121,7 @@ def test_inference_is_bitwise_the_long_way(case: str, rows: tuple[int, ...], mon
     layer, tensors = made(case, rows)
     short: list[Call] = []
     with torch.no_grad():
-        for name in ("gated_mlp_forward", "mlp_forward"):
+        for name in ("gated_mlp_forward", "mlp_forward", "linear_act_forward"):
             way = getattr(straight, name)
             monkeypatch.setattr(straight, name, lambda *given, way=way: (short.append(given[-1]), way(*given))[1])
         y = layer(*tensors)
@@ -150,8 +179,41 @@ def test_a_bias_that_is_no_leaf_goes_the_long_way_even_where_a_leaf_was_seen() -
     x, weight1, weight2, bias1, bias2 = mlp_tensors()
     for _ in range(3):
         assert is_straight(plain_mlp(x, weight1, weight2, bias1, bias2))
+        assert is_straight(linear(x, weight1, bias1))
     for biases in ((bias1 * 1, bias2), (bias1, bias2 * 1)):
         assert not is_straight(plain_mlp(x, weight1, weight2, *biases))
+    assert not is_straight(linear(x, weight1, bias1 * 1))
+
+
+@pytest.mark.parametrize("wanted", [one for one in product((True, False), repeat=3) if any(one)])
+def test_whatever_is_frozen_in_linear_act_the_other_gradients_are_the_same(wanted: tuple[bool, ...]) -> None:
+    tensors = made("linear_act")[1]
+    everything = gradients(linear(*tensors), tensors)
+    some = [one.detach().requires_grad_(want) for one, want in zip(tensors, wanted, strict=True)]
+    y = linear(*some)
+    assert is_straight(y) == all(wanted)
+    for one, right, want in zip(gradients(y, some), everything, wanted, strict=True):
+        assert same(one, right if want else None)
+
+
+def test_other_calls_of_linear_act_go_the_long_way() -> None:
+    x, weight, bias = made("linear_act")[1]
+    assert not is_straight(linear(x, weight, bias, save="input"))
+    assert not is_straight(linear(x, weight.t().contiguous().t(), bias))
+    assert not is_straight(linear(x[0], weight, bias))
+    assert not is_straight(linear_act(x, weight, bias))  # PyTorch's own operators do it all
+
+
+@case
+def test_backward_runs_as_forward_ran_whatever_autocast_says(case: str) -> None:
+    layer, tensors = made(case, dtype=torch.float32)
+    expected = gradients(layer(*tensors), tensors)
+    y = layer(*tensors)
+    assert is_straight(y)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = gradients(y, tensors)
+    for one, right in zip(found, expected, strict=True):
+        assert same(one, right)
 
 
 @case
@@ -173,19 +235,19 @@ Overwritten = list[bool]
 
 
 @pytest.fixture
-def overwritten(monkeypatch: pytest.MonkeyPatch) -> Any:
+def overwritten(case: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Of each backward step, whether it wrote over the pre-activations."""
     calls: Overwritten = []
 
     def spy(real: Callable[..., Any]) -> Callable[..., Any]:
-        def step(grad: Tensor, down: Tensor, preact: Tensor, activation: str, **words: Any) -> Any:
-            calls.append(words["into"] is preact)
-            return real(grad, down, preact, activation, **words)
+        def step(*given: Any, **words: Any) -> Any:
+            calls.append(words["into"] is given[-2])
+            return real(*given, **words)
 
         return step
 
     steps.find.cache_clear()
-    for name in ("gate_up_backward", "linear_act_backward"):
+    for name in ("act_backward",) if is_single(case) else ("gate_up_backward", "linear_act_backward"):
         monkeypatch.setattr(plain, name, spy(getattr(plain, name)))
     monkeypatch.setitem(globals(), "PLAN", plain_plan())
     yield calls
@@ -211,7 +273,7 @@ def test_preactivations_that_someone_holds_are_not(
 ) -> None:
     layer, tensors = made(case)
     y = layer(*tensors)
-    held = hold(y.grad_fn.saved_tensors[-2])  # type: ignore[union-attr]
+    held = hold(y.grad_fn.saved_tensors[-1 if is_single(case) else -2])  # type: ignore[union-attr]
     before = held.clone()
     gradients(y, tensors)
     assert overwritten == [False]
@@ -230,10 +292,12 @@ def test_an_output_changed_in_place_and_a_gradient_at_any_address(case: str) -> 
 
 
 @case
-def test_weights_changed_before_backward_are_an_error(case: str) -> None:
-    layer, tensors = made(case)
-    y = layer(*tensors)
-    with torch.no_grad():
-        tensors[2].add_(1)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        gradients(y, tensors)
+def test_x_and_weights_changed_before_backward_are_an_error(case: str) -> None:
+    matrices = sum(one is not None and one.dim() > 1 for one in made(case)[1])
+    for place in range(matrices):
+        layer, tensors = made(case)
+        y = layer(*tensors)
+        with torch.no_grad():
+            tensors[place].add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            gradients(y, tensors)

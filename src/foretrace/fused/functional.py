@@ -212,7 +212,7 @@ def linear_act(
 ) -> Tensor:
     """Return ``act(x weightᵀ + bias)``: x [..., K] to [..., N]; ``weight`` is [N, K], ``bias`` [N]."""
     name = canonical(activation)
-    given = [one for one in (x, weight, bias) if one is not None]
+    given = (x, weight) if bias is None else (x, weight, bias)
     compiling = torch.compiler.is_compiling()
     if not compiling:
         words = ("linear_act", name, save, precision, bias is None, x.shape, torch.is_grad_enabled())
@@ -240,12 +240,19 @@ def linear_act(
         save=save,
         plan=plan,
     )
+    if straight.is_straight(call, tensors[0], tensors[1:2], tensors[2:]):
+        call = call._replace(straight=True)
     if tensors is original:
         seen.remember(words, given, 2, plan, call)
     return _linear_act(*tensors, call)
 
 
 def _linear_act(x: Tensor, weight: Tensor, bias: Tensor | None, call: Call) -> Tensor:
+    if call.straight and call.save is None:
+        return straight.linear_act_forward(x, weight, bias, call)
+    if call.straight and (bias is None or bias.is_leaf):  # as in `_mlp`
+        y: Tensor = _straight_linear_act(x, weight, bias, call)
+        return y
     if call.plain:
         return eager.linear_act(x, weight, bias, call.activation)
     if call.save is not None:
@@ -314,6 +321,7 @@ _apply_linear_act: Final = _past_python(LinearActFunction)
 _apply_gated_act: Final = _past_python(GatedActFunction)
 _straight_gated_mlp: Final = _past_python(straight.StraightGatedMLPFunction)
 _straight_mlp: Final = _past_python(straight.StraightMLPFunction)
+_straight_linear_act: Final = _past_python(straight.StraightLinearActFunction)
 
 
 def _traced() -> bool:

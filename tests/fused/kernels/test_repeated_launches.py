@@ -13,13 +13,22 @@ pytest.importorskip("triton")
 
 from idle_kernels import STREAM, idle_kernels
 
-from foretrace.fused.kernels import elementwise, portable, portable_backward, small, tma_backward, tma_forward
+from foretrace.fused.kernels import (
+    elementwise,
+    elementwise_sums,
+    portable,
+    portable_backward,
+    small,
+    tma_backward,
+    tma_forward,
+)
 
 M, K, N = 5, 64, 96
 # Where launches are remembered.
 REMEMBER = (
     (elementwise, "_forwards"),
     (elementwise, "_backwards"),
+    (elementwise_sums, "_launches"),
     (portable, "_launches"),
     (portable_backward, "_launches"),
     (small, "_gate_ups"),
@@ -45,6 +54,7 @@ def words(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[Any, ...]]]:
     counters = torch.zeros(64, dtype=torch.int32)
     monkeypatch.setattr(small, "zeroed_counters", lambda like, count: counters[:count])
     monkeypatch.setattr(Tensor, "new_empty", get)
+    monkeypatch.setattr(torch, "empty_like", lambda like, memory_format: get(like, like.shape))
     with idle_kernels(monkeypatch) as words:
         yield words
 
@@ -79,6 +89,13 @@ def expand(module: Any, step: str, **other: Any) -> Callable[[], Any]:
     return lambda: getattr(module, step)(**given)
 
 
+def sums(m: int = M, **other: Any) -> Callable[[], Any]:
+    preact = matrix(m, N)
+    given: dict[str, Any] = {"grad_hidden": matrix(m, N), "preact": preact, "activation": "silu", "into": preact}
+    given |= other
+    return lambda: elementwise.act_backward(**given, want_bias=True)
+
+
 GRAD, BOTH = matrix(M, N), matrix(M, 2 * N)
 GATE, UP = BOTH[:, :N], BOTH[:, N:]
 CALLS = {
@@ -95,6 +112,8 @@ CALLS = {
     "elementwise gated_act_backward": lambda: elementwise.gated_act_backward(
         GRAD, GATE, UP, "silu", grad_gate=GATE, grad_up=UP
     ),
+    "elementwise act_backward with sums": sums(),
+    "elementwise act_backward with sums of several strips": sums(200, want_hidden=True),
     "gate_up": gate_up(),
     "gate_up, one row": gate_up(1),
     "gate_up, kept": gate_up(keep=True),
@@ -191,6 +210,43 @@ def test_another_call_of_the_portable_kernels_is_no_repetition(
     assert len(known) == 2
     one()
     assert words[0] == words[-1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"grad_hidden": matrix(M, N)},
+        {"grad_hidden": matrix(M, 2 * N)[:, :N]},
+        {"preact": matrix(M, N)},
+        {"into": matrix(M, N)},
+        {"into": None},
+        {"want_hidden": True},
+        {"activation": "gelu"},
+        {"precision": "fast"},
+    ],
+)
+def test_other_sums_are_no_repetition(change: dict[str, Any], words: list[tuple[Any, ...]]) -> None:
+    same: dict[str, Any] = {"grad_hidden": GRAD, "preact": UP, "into": UP}
+    one, other = sums(**same), sums(**(same | change))
+    for _ in range(2):
+        one()
+    assert len(elementwise_sums._launches) == 1
+    other()
+    assert len(elementwise_sums._launches) == 2
+    one()
+    assert words[0] == words[-1]
+
+
+def test_sums_elsewhere_are_no_repetition(words: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they go is the allocator's choice."""
+    call = sums()
+    for _ in range(2):
+        call()
+    place = torch.full((N,), 7.0)
+    monkeypatch.setattr(Tensor, "new_empty", lambda *_, **__: place)
+    assert call()[2] is place
+    assert len(words) == 2
+    assert words[0] != words[1]
 
 
 def test_a_copied_gradient_is_copied_each_time(words: list[tuple[Any, ...]]) -> None:

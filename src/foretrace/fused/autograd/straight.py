@@ -18,13 +18,26 @@ from foretrace.fused.autograd.kept import graph_is_released, is_held_once, memor
 from foretrace.fused.autograd.weight_gradient import weight_gradient, weights_come_last
 from foretrace.fused.planning import Call
 
-__all__ = ["StraightGatedMLPFunction", "StraightMLPFunction", "gated_mlp_forward", "is_straight", "mlp_forward"]
+__all__ = [
+    "StraightGatedMLPFunction",
+    "StraightLinearActFunction",
+    "StraightMLPFunction",
+    "gated_mlp_forward",
+    "is_straight",
+    "linear_act_forward",
+    "mlp_forward",
+]
 
 Result = TypeVar("Result")
 
 _halves: Final = torch.split_with_sizes
 # Autograd knows these as no views: a gradient may be changed in place.
 _separate_halves: Final = torch.unsafe_split_with_sizes
+# Asking costs a fifth of entering a context and leaving it.
+_any_autocast: Final[Callable[[], bool]] = torch._C._is_any_autocast_enabled
+# Implementations of the backward steps of one product whose sums are those of the gradient as it was rounded: for the
+# others they are made before that, by the same kernel.
+_SUM_WHAT_IS_ROUNDED: Final = ("plain", "hopper")
 
 
 def is_straight(call: Call, x: Tensor, weights: tuple[Tensor | None, ...], others: tuple[Tensor | None, ...]) -> bool:
@@ -67,10 +80,19 @@ def mlp_forward(
     return y if rows is x else unsafe_view(y, (*x.shape[:-1], y.shape[1]))
 
 
+def linear_act_forward(x: Tensor, weight: Tensor, bias: Tensor | None, call: Call) -> Tensor:
+    """Return the output for inference."""
+    rows = x if x.dim() == 2 else x.flatten(0, -2)
+    y: Tensor = call.bound.expand(rows, weight, bias, call.activation, keep=False, precision=call.precision)[0]
+    return y if rows is x else unsafe_view(y, (*x.shape[:-1], y.shape[1]))
+
+
 def _as_forward_ran(gradients: Callable[[Any, Tensor], Result]) -> Callable[[Any, Tensor], Result]:
     """Without autocast: it cast what there was to cast in forward, and would now cast some products and not others."""
 
     def run(ctx: Any, grad: Tensor) -> Result:
+        if not _any_autocast():
+            return gradients(ctx, grad)
         with torch._C._DisableAutocast():
             return gradients(ctx, grad)
 
@@ -126,6 +148,16 @@ def _gated_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
     return dx if x.dim() == 2 else dx.view(x.shape), dgate, dup, ddown
 
 
+def _sums_come_later(call: Call) -> bool:
+    """Whether a bias's gradient is ``dpreact.sum(0)`` to the bit, which adds up in float32 and casts in one kernel."""
+    return call.bound.plan.backward.name in _SUM_WHAT_IS_ROUNDED
+
+
+def _bias_gradient(dpreact: Tensor, sums: Tensor | None) -> Tensor:
+    """Return the sums [N] of the pre-activations' gradient [M, N], in its dtype."""
+    return dpreact.sum(0) if sums is None else sums.to(dpreact.dtype)
+
+
 class StraightMLPFunction(torch.autograd.Function):
     """x, weight1, weight2, and the biases if there are any; and the call."""
 
@@ -166,8 +198,9 @@ def _mlp_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         dweight2 = weight_gradient(call, grad, hidden)
         del hidden  # goes back before gradients of the same size are made
     into = preact if released and is_held_once(preact, ctx.made) else None
+    want_sums = wanted[3] and not _sums_come_later(call)
     dpreact, _, sums = call.bound.backward(
-        grad, weight2, preact, call.activation, want_hidden=False, want_bias=wanted[3], into=into
+        grad, weight2, preact, call.activation, want_hidden=False, want_bias=want_sums, into=into
     )
     del preact, into
     dx = torch.mm(dpreact, weight1)
@@ -179,6 +212,52 @@ def _mlp_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         dx if x.dim() == 2 else dx.view(x.shape),
         dweight1,
         dweight2,
-        None if sums is None else sums.to(weight1.dtype),
+        _bias_gradient(dpreact, sums) if wanted[3] else None,
         grad.sum(0) if wanted[4] else None,
+    )
+
+
+class StraightLinearActFunction(torch.autograd.Function):
+    """x, weight, and the bias if there is one; and the call."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, call: Call) -> Tensor:
+        """Return the output."""
+        rows = x if x.dim() == 2 else x.flatten(0, -2)
+        y: Tensor
+        y, preact = call.bound.expand(rows, weight, bias, call.activation, keep=True, precision=call.precision)
+        ctx.save_for_backward(x, weight, preact)
+        ctx.call, ctx.made = call, memory_of(preact)
+        return y if rows is x else unsafe_view(y, (*x.shape[:-1], y.shape[1]))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Return all gradients."""
+        if torch.is_grad_enabled():
+            # See `StraightMLPFunction`.
+            biases = [end.variable for end, _ in ctx.next_functions[2:3] if end is not None]
+            sources = (*ctx.saved_tensors[:2], *biases, grad)
+            with torch.no_grad():
+                results = _linear_act_gradients(ctx, grad)
+            return (*refusing(results, *sources), None)
+        return (*_linear_act_gradients(ctx, grad), None)
+
+
+@_as_forward_ran
+def _linear_act_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight, preact = ctx.saved_tensors
+    released = graph_is_released(ctx)
+    call, want_bias = ctx.call, ctx.needs_input_grad[2]
+    want_sums = want_bias and not _sums_come_later(call)
+    into = preact if released and is_held_once(preact, ctx.made) else None
+    dpreact, _, sums = call.bound.backward(
+        gradient_rows(grad), preact, call.activation, into=into, want_hidden=False, want_bias=want_sums
+    )
+    del preact, into
+    dx = torch.mm(dpreact, weight)
+    dweight = weight_gradient(call, dpreact, x if x.dim() == 2 else x.flatten(0, -2))
+    return (
+        dx if x.dim() == 2 else dx.view(x.shape),
+        dweight,
+        _bias_gradient(dpreact, sums) if want_bias else None,
     )

@@ -138,7 +138,7 @@ def gated_act(
 
     gate, up: [M, N] of one dtype, any row strides. out: where to write, [M, N], consecutive columns; made if not given.
     """
-    out = gate.new_empty(gate.shape) if out is None else out
+    out = torch.empty_like(gate, memory_format=torch.contiguous_format) if out is None else out
     _forward(with_dense_rows(gate), with_dense_rows(up), out, activation, precision)
     return out
 
@@ -151,7 +151,7 @@ def act(
     precision: str = "exact",
 ) -> torch.Tensor:
     """Return act(preact) for preact [M, N], computed in float32; see `gated_act`."""
-    out = preact.new_empty(preact.shape) if out is None else out
+    out = torch.empty_like(preact, memory_format=torch.contiguous_format) if out is None else out
     _forward(with_dense_rows(preact), None, out, activation, precision)
     return out
 
@@ -207,7 +207,7 @@ def act_backward(
 
     into: where to write, may be preact itself. The sums are float32, and those of the gradient before it is rounded.
     """
-    into = preact.new_empty(preact.shape) if into is None else into
+    into = torch.empty_like(preact, memory_format=torch.contiguous_format) if into is None else into
     hidden = preact.new_empty(preact.shape) if want_hidden else None
     grad_hidden, preact = with_dense_rows(grad_hidden), with_dense_rows(preact)
     if want_bias:

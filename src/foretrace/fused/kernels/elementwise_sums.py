@@ -11,17 +11,22 @@ strips follows from the shape alone, so that a result is always the same bits.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import gcd
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 
 from foretrace.fused.kernels.activation import activate_with_slope, kernel_precision, times_slope
-from foretrace.fused.kernels.launch import launcher
+from foretrace.fused.kernels.launch import Repetition, identity, launcher, remember, repeated
 from foretrace.fused.kernels.naming import naming
 
 __all__ = ["act_backward_sums", "strides_in_units", "strips_of"]
+
+# What was launched before with the very same operands.
+_launches: dict[Any, Repetition] = {}
 
 # Columns of a block, and its elements: two times 16 bytes a thread of each tensor. A block is never smaller than its
 # threads are many: two threads with the same element would both add it up, one perhaps after it was overwritten.
@@ -97,36 +102,34 @@ def act_backward_sums(
     rows, columns = preact.shape
     if not rows * columns:
         return torch.zeros(columns, dtype=torch.float32, device=preact.device)
-    strides, unit = strides_in_units(rows, columns, (grad, preact, out, hidden))
-    block_columns = min(BLOCK_COLUMNS, triton.next_power_of_2(columns))
-    block_rows = BLOCK_ELEMENTS // block_columns
     strips, strip_rows = strips_of(rows, columns)
-    partial = preact.new_empty((strips, columns), dtype=torch.float32)
-    launch = launcher(
-        foretrace_elementwise_backward_sums,
-        num_warps=4,
-        HIDDEN=hidden is not None,
-        ACTIVATION=activation,
-        PRECISION=kernel_precision(precision, preact.dtype),
-        UNIT=unit,
-        BLOCK_ROWS=block_rows,
-        BLOCK_COLUMNS=block_columns,
-    )
-    launch(
-        (strips * triton.cdiv(columns, block_columns),),
-        grad,
-        preact,
-        out,
-        hidden,
-        partial,
-        rows,
-        columns // unit,
-        strip_rows,
-        *strides,
-    )
-    return partial[0] if strips == 1 else partial.sum(0)
+    # The only strip's sums are the result.
+    partial = preact.new_empty((strips, columns) if strips > 1 else (columns,), dtype=torch.float32)
+    key = (identity(grad, preact, out, hidden, partial), activation, precision)
+    if not repeated(_launches, key):
+        strides, unit = strides_in_units(rows, columns, (grad, preact, out, hidden))
+        block_columns = min(BLOCK_COLUMNS, triton.next_power_of_2(columns))
+        start = launcher(
+            foretrace_elementwise_backward_sums,
+            num_warps=4,
+            HIDDEN=hidden is not None,
+            ACTIVATION=activation,
+            PRECISION=kernel_precision(precision, preact.dtype),
+            UNIT=unit,
+            BLOCK_ROWS=BLOCK_ELEMENTS // block_columns,
+            BLOCK_COLUMNS=block_columns,
+        )
+        launch: tuple[Any, ...] = (
+            (strips * triton.cdiv(columns, block_columns),),
+            grad, preact, out, hidden, partial, rows, columns // unit, strip_rows, *strides,
+        )  # fmt: skip
+        start(*launch)
+        remember(_launches, key, start.repetition(*launch))
+    # Added up in float32 and cast by the caller: with another dtype ATen would round what it adds up as well.
+    return partial if strips == 1 else partial.sum(0)
 
 
+@lru_cache(maxsize=1024)
 def strips_of(rows: int, columns: int) -> tuple[int, int]:
     """Into how many strips the rows are cut, and the rows of each, whole blocks; the last strip may have fewer."""
     block_columns = min(BLOCK_COLUMNS, triton.next_power_of_2(columns))
