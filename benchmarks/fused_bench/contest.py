@@ -50,7 +50,7 @@ def time_calls(
     flush: bool = True,
     read: Callable[[], Reading] | None = None,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any] | None]:
-    """Time calls in turn, the order reversed every other round, the L2 flushed before each outside what is timed.
+    """Time calls in turns whose order changes, the L2 flushed before each outside what is timed.
 
     Returns the summary of each, and how the GPU ran meanwhile.
     """

@@ -52,6 +52,17 @@ def test_calls_take_turns_and_the_order_flips() -> None:
     assert set(result) == {"a", "b"}
 
 
+def test_of_many_calls_neighbours_change_and_every_round_has_its_reverse() -> None:
+    order: list[str] = []
+    interleave({name: lambda name=name: order.append(name) for name in "abcdef"}, warmup=0, runs=20)
+    rounds = [order[at : at + 6] for at in range(0, 120, 6)]
+    assert rounds[0] == list("abcdef")
+    assert all(sorted(each) == list("abcdef") for each in rounds)
+    assert all(one == other[::-1] for one, other in zip(rounds[::2], rounds[1::2], strict=True))
+    before_a = {each[each.index("a") - 1] for each in rounds if each[0] != "a"}
+    assert len(before_a) == 5
+
+
 def test_drift_touches_interleaved_calls_alike() -> None:
     # Both calls cost the same, but the machine slows down all the while.
     time = FakeTime()

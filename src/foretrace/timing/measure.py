@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from foretrace.timing.clocks import Clock, HostClock, Method
@@ -68,9 +69,12 @@ def interleave(
 ) -> dict[str, Measurement]:
     """Time several calls in turn (a, b, a, b, …), so that drifting clocks and heat touch all of them alike.
 
-    The order is reversed every other round: the call that comes second would otherwise always find the caches
-    as the first left them. Arguments and errors as in :func:`measure`; ``budget_s`` covers all calls.
-    ``before`` runs ahead of every timed call and is not timed. Sample number i of every call is of round i.
+    Every other round goes backwards: the call that comes second would otherwise always find the caches as the first
+    left them. Of more than two calls every second round also has a new order, the same in every run: a GPU at its power
+    limit is slow for some time after a call that heats it, and who always comes next would pay for it.
+
+    Arguments and errors as in :func:`measure`; ``budget_s`` covers all calls. ``before`` runs ahead of every timed call
+    and is not timed. Sample number i of every call is of round i.
     """
     if runs < 1:
         raise ValueError("runs must be at least 1")
@@ -87,8 +91,7 @@ def interleave(
     marks: dict[str, list[tuple[Any, Any]]] = {name: [] for name in calls}
 
     def one_round(number: int) -> None:
-        names = list(calls)
-        for name in names if number % 2 == 0 else reversed(names):
+        for name in _order(list(calls), number):
             if before is not None:
                 before()
             start = clock.mark()
@@ -114,3 +117,11 @@ def interleave(
         )
         for name, pairs in marks.items()
     }
+
+
+def _order(names: list[str], number: int) -> list[str]:
+    """Return who comes when in a round: two rounds are each other's reverse, and the first of them is shuffled."""
+    pair, backwards = divmod(number, 2)
+    if pair and len(names) > 2:
+        Random(pair).shuffle(names)
+    return names[::-1] if backwards else names
