@@ -80,6 +80,8 @@ def test_gradients_of_a_layer(rows: int, words: str, packing: Packing) -> None:
         assert float((found.double() - expected).norm() / expected.norm()) < 0.006
 
 
+# The profiler's own, about what it forgets between cycles; there is one.
+@pytest.mark.filterwarnings("ignore:.*clears events:UserWarning")
 @pytest.mark.parametrize(
     ("rows", "words", "kernels"),
     [
