@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from foretrace.fused.dispatch.candidates import CANDIDATES, has_step, refusal, untried
 from foretrace.fused.dispatch.choice import Choice, Role, parse_choice, roles_of
 from foretrace.fused.dispatch.environment import Environment
 from foretrace.fused.dispatch.model import cost_us, device_of, options_for
 from foretrace.fused.dispatch.tables import Table, nearest
+from foretrace.fused.dispatch.training import is_worth_it
 from foretrace.fused.plan import Implementation, Plan, Problem
 
 __all__ = ["Option", "Source", "choose", "modelled", "only_possible", "options_of", "plan_of", "tabled"]
+
+_HOST_BOUND: Final = (
+    "the analytical model expects the host to decide here, and a backward in Python to cost it more than kernels save"
+)
 
 Source = Literal["table", "model", "autotune", "override", "only choice"]
 
@@ -64,6 +69,9 @@ def modelled(problem: Problem, environment: Environment) -> Plan:
         same = len({option.reason for option in refused}) == 1
         why = f"{'every kernel' if same else refused[0].name} {refused[0].reason}" if refused else "there is no kernel"
         return plan_of(choice, "only choice", f"nothing but plain PyTorch can run here: {why}")
+    device = device_of(problem.architecture)
+    if problem.training and device is not None and not is_worth_it(choice, problem, device):
+        return plan_of(Choice(), "model", _HOST_BOUND, tuple(costs))
     return plan_of(choice, "model", "the analytical model expects it to be the fastest", tuple(costs))
 
 

@@ -19,16 +19,26 @@ same share.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from foretrace.fused.dispatch.candidates import DEEP, NARROW, Options
 from foretrace.fused.dispatch.choice import Role
 from foretrace.fused.dispatch.environment import capability
 from foretrace.fused.plan import Problem
 
-__all__ = ["Device", "cost_us", "device_of", "options_for"]
+__all__ = [
+    "HOST_ATEN",
+    "HOST_OURS",
+    "Device",
+    "Expense",
+    "cost_us",
+    "device_of",
+    "expense",
+    "options_for",
+    "products",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +59,29 @@ _DEVICES: Final[dict[tuple[int, int], Device]] = {
     (10, 0): Device(148, 1450, 60, 7.0),  # B200
     (12, 0): Device(170, 380, 90, 1.6),  # RTX 5090
 }
-_Cost = Callable[[Problem, "Device"], float]
+
+
+class Expense(NamedTuple):
+    """µs that work takes on the GPU, launch gaps included, and µs of host time to launch it."""
+
+    gpu: float
+    host: float
+
+    @property
+    def us(self) -> float:
+        """The longer of both; the other breaks ties, since in a CUDA graph the host is out of the way."""
+        return max(self) + _HIDDEN * min(self)
+
+    def and_(self, other: Expense) -> Expense:
+        """One after the other."""
+        return Expense(self.gpu + other.gpu, self.host + other.host)
+
+
+_Cost = Callable[[Problem, "Device"], Expense]
 # GPU time between two dependent kernels of a stream, µs.
 _LAUNCH: Final = 1.5
 # Host time, µs: an ATen linear; an ATen elementwise operator; an output and a direct launch of our own.
-_HOST_LINEAR, _HOST_ATEN, _HOST_OURS = 23.3, 11.7, 13.6
+HOST_LINEAR, HOST_ATEN, HOST_OURS = 23.3, 11.7, 13.6
 # What a µs of the shorter side of GPU and host counts.
 _HIDDEN: Final = 0.03
 # Passes over memory reach this share of the bandwidth that a copy has.
@@ -136,10 +164,22 @@ def cost_us(role: Role, name: str, problem: Problem, device: Device) -> float | 
 
     Every row count is taken as it is; ``problem.m`` = 0 costs the launches.
     """
+    found = expense(role, name, problem, device)
+    return None if found is None else found.us
+
+
+def expense(role: Role, name: str, problem: Problem, device: Device) -> Expense | None:
+    """As `cost_us`, GPU and host apart."""
     if name in _FUSED and role != "project":
         return _fused(role, _FUSED[name], problem, device)[0]
     known = _STEPS.get((role, name))
     return known(problem, device) if known else None
+
+
+def products(sizes: Iterable[tuple[int, int, int]], problem: Problem, device: Device) -> Expense:
+    """What products of (m, n, k) take by the library."""
+    gpu = [_product_us(*one, problem, device) for one in sizes]
+    return _expense(sum(gpu), len(gpu), len(gpu) * HOST_LINEAR)
 
 
 def _element(problem: Problem) -> int:
@@ -185,10 +225,8 @@ def _products(role: Role, problem: Problem, device: Device) -> tuple[float, int]
     return _product_us(problem.m, _width(problem) * problem.n, problem.k, problem, device), 1
 
 
-def _longer(gpu: float, kernels: int, host: float) -> float:
-    """The longer of both; the other breaks ties, since in a CUDA graph the host is out of the way."""
-    gpu += kernels * _LAUNCH
-    return max(gpu, host) + _HIDDEN * min(gpu, host)
+def _expense(gpu: float, kernels: int, host: float) -> Expense:
+    return Expense(gpu + kernels * _LAUNCH, host)
 
 
 def _composed(
@@ -200,24 +238,24 @@ def _composed(
     without a gate adds up the bias's gradient while it makes its own, and is left with a small reduction.
     """
 
-    def cost(problem: Problem, device: Device) -> float:
+    def cost(problem: Problem, device: Device) -> Expense:
         product, count = _products(role, problem, device)
         passes, kernels = gated if _width(problem) == 2 else single
         if role == "backward" and problem.bias:  # its gradient, a sum over rows
             alone = 0 if sums and _width(problem) == 1 else _width(problem)
             passes, kernels = passes + alone, kernels + 1
-        host = count * _HOST_LINEAR + kernels * host_each
-        return _longer(product + _pass_us(passes, problem, device), count + kernels, host)
+        host = count * HOST_LINEAR + kernels * host_each
+        return _expense(product + _pass_us(passes, problem, device), count + kernels, host)
 
     return cost
 
 
-def _project_small(problem: Problem, device: Device) -> float:
-    return _longer(_weights_us(problem.out * problem.n, problem, device), 1, _HOST_OURS)
+def _project_small(problem: Problem, device: Device) -> Expense:
+    return _expense(_weights_us(problem.out * problem.n, problem, device), 1, HOST_OURS)
 
 
-def _expand_small(problem: Problem, device: Device) -> float:
-    return _longer(_weights_us(_width(problem) * problem.n * problem.k, problem, device), 1, _HOST_OURS)
+def _expand_small(problem: Problem, device: Device) -> Expense:
+    return _expense(_weights_us(_width(problem) * problem.n * problem.k, problem, device), 1, HOST_OURS)
 
 
 def _weights_us(elements: int, problem: Problem, device: Device) -> float:
@@ -225,22 +263,23 @@ def _weights_us(elements: int, problem: Problem, device: Device) -> float:
     return elements * _element(problem) / (device.bandwidth * share * 1e6)
 
 
-def _expand_library(problem: Problem, device: Device) -> float:
+def _expand_library(problem: Problem, device: Device) -> Expense:
     product, _ = _products("expand", problem, device)
-    return _longer(product * 1.1, 1, _HOST_LINEAR)
+    return _expense(product * 1.1, 1, HOST_LINEAR)
 
 
-def _fused(role: Role, kernel: _Fused, problem: Problem, device: Device) -> tuple[float, Options]:
+def _fused(role: Role, kernel: _Fused, problem: Problem, device: Device) -> tuple[Expense, Options]:
     """µs of a product whose epilogue does the rest, and the options that make it quickest."""
     inner = problem.k if role == "expand" else problem.out
     usual: tuple[Options, _Way] = ((), kernel.forward if role == "expand" else kernel.backward)
     ways = [usual, *((options, way) for at, options, way, least in kernel.others if at == role and inner >= least)]
     return min(
-        ((_way_us(role, kernel, way, problem, device), options) for options, way in ways), key=lambda one: one[0]
+        ((_way_expense(role, kernel, way, problem, device), options) for options, way in ways),
+        key=lambda one: one[0].us,
     )
 
 
-def _way_us(role: Role, kernel: _Fused, way: _Way, problem: Problem, device: Device) -> float:
+def _way_expense(role: Role, kernel: _Fused, way: _Way, problem: Problem, device: Device) -> Expense:
     expand = role == "expand"
     columns = (_width(problem) if expand else 1) * problem.n
     inner = problem.k if expand else problem.out
@@ -257,18 +296,18 @@ def _way_us(role: Role, kernel: _Fused, way: _Way, problem: Problem, device: Dev
     if problem.bias and not expand and not kernel.sums:
         total += _pass_us(_width(problem), problem, device) + _LAUNCH
     # A kernel of our own must be expected to win by more than the model is worth.
-    return _longer(total * 1.02, 1, _HOST_OURS)
+    return _expense(total * 1.02, 1, HOST_OURS)
 
 
 _STEPS: Final[dict[tuple[Role, str], _Cost]] = {
     # the activation: 2 passes; its product with up: 3
-    ("expand", "plain"): _composed("expand", (5, 2), (2, 1), _HOST_ATEN),
-    ("expand", "elementwise"): _composed("expand", (3, 1), (2, 1), _HOST_OURS),
+    ("expand", "plain"): _composed("expand", (5, 2), (2, 1), HOST_ATEN),
+    ("expand", "elementwise"): _composed("expand", (3, 1), (2, 1), HOST_OURS),
     ("expand", "library"): _expand_library,
     ("expand", "small"): _expand_small,
     ("project", "plain"): _composed("project", (0, 0), (0, 0), 0.0),
     ("project", "small"): _project_small,
     # the activation again: 2 passes; two products with the hidden's gradient: 6; the activation's gradient: 3
-    ("backward", "plain"): _composed("backward", (11, 4), (3, 1), _HOST_ATEN),
-    ("backward", "elementwise"): _composed("backward", (5, 1), (3, 1), _HOST_OURS, sums=True),
+    ("backward", "plain"): _composed("backward", (11, 4), (3, 1), HOST_ATEN),
+    ("backward", "elementwise"): _composed("backward", (5, 1), (3, 1), HOST_OURS, sums=True),
 }
