@@ -233,6 +233,14 @@ def test_the_elementwise_kernel_of_a_layer_without_a_gate_adds_up_the_bias_gradi
     ]
 
 
+@pytest.mark.parametrize("implementation", ["plain", "hopper"])
+def test_a_bias_gradient_of_a_layer_without_a_gate_is_one_reduction_that_casts(implementation: str) -> None:
+    options = {"device": "meta", "dtype": torch.bfloat16}
+    layer = fused.LinearAct(K, N, bias=True, **options) if implementation == "plain" else fused.MLP(K, N, **options)
+    (reduction,) = [row for row in backward_of(layer, implementation) if row.kind == "reduction"]
+    assert (reduction.op, reduction.bytes) == ("aten::sum", 2 * M * N + 2 * N)
+
+
 def test_pytorch_s_operators_write_gradients_where_they_belong() -> None:
     single = fused.LinearAct(K, N, activation="gelu_tanh", bias=False, device="meta", dtype=torch.bfloat16)
     assert [(row.op, row.bytes) for row in backward_of(single, "plain")] == [("aten::gelu_backward", 2 * 3 * M * N)]

@@ -20,6 +20,8 @@ from foretrace.prediction.program.fused_operators import operators
 __all__ = ["FusedFunction", "Recipe", "apply_activation"]
 
 _NO_KERNEL = ("plain", "elementwise")
+# Fused backward steps that leave a bias's gradient to a reduction.
+_SUM_AFTERWARDS = ("hopper",)
 _HALVES = (torch.bfloat16, torch.float16)
 
 # First weight (or gate, or the stacked one), up or None, second or None, and a bias for each.
@@ -141,14 +143,21 @@ class Recipe:
         how = self.plan.backward
         if down is not None and how not in _NO_KERNEL:
             step = operators.gate_up_backward if self.gated else operators.linear_act_backward
-            result, sums, hidden = step(grad, down, preact, self.activation, bias, again)
+            inside = bias and how not in _SUM_AFTERWARDS
+            result, sums, hidden = step(grad, down, preact, self.activation, inside, again)
+            if bias and not inside:
+                sums = self._sums(result)
             return result, sums if bias else None, hidden if again else None
         if down is not None:
             grad = torch.mm(grad, down)
         if how != "plain" and not self.gated:
             return self._elementwise_sums(grad, preact, bias, again)
         result, hidden = self._elementwise(grad, preact, again) if how != "plain" else self._plain(grad, preact, again)
-        return result, result.sum(0, dtype=torch.float32) if bias else None, hidden
+        return result, self._sums(result) if bias else None, hidden
+
+    def _sums(self, gradient: Tensor) -> Tensor:
+        """A bias's gradient as a reduction of its own: in float32 where it is cast later, with the gate's and up's."""
+        return gradient.sum(0, dtype=torch.float32) if self.gated else gradient.sum(0)
 
     def weight_gradient(self, grad: Tensor, x: Tensor) -> Tensor:
         """gradᵀ·x [N, K] for grad [M, N] and x [M, K]."""
