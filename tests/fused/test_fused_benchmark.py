@@ -25,6 +25,7 @@ if not (BENCHMARKS / "fused.py").is_file():
 
 sys.path.insert(0, str(BENCHMARKS))
 try:
+    import fused_summary
     from fused_bench import accuracy, decode, neverslower, shapes
     from fused_bench.case import Case
     from fused_bench.contest import Rounds
@@ -459,6 +460,13 @@ def test_the_committed_grid_is_never_slower() -> None:
         shapes = {(record["m"], record["k"], record["n"]) for record in records if record["mode"] == mode}
         assert len(shapes) >= 60
     assert [record["name"] for record in neverslower.slower(records)] == []
+
+
+def test_the_readme_of_the_results_says_what_they_say() -> None:
+    """`python benchmarks/fused_summary.py` after a new measurement."""
+    text = (fused_summary.FOLDER / "README.md").read_text()
+    assert fused_summary.rewritten(text) == text
+    assert "| quack |" in text
 
 
 def test_the_command_of_a_result_names_no_folder_of_the_machine() -> None:
