@@ -1,4 +1,4 @@
-"""Write what the committed results of `benchmarks/fused.py` say into their README: `python benchmarks/fused_summary.py`.
+"""Write what the committed results of `benchmarks/fused.py` say into their README; run it after a measurement.
 
 A test holds the README against the files, so that no figure there can outlive the run it came from.
 """

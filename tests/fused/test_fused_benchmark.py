@@ -469,6 +469,23 @@ def test_the_readme_of_the_results_says_what_they_say() -> None:
     assert "| quack |" in text
 
 
+@pytest.mark.parametrize(
+    ("line", "file", "suite"),
+    [
+        ("forward, 8192 rows, 768 → 3072", "small", "mlp"),
+        ("with backward", "small", "train"),
+        ("forward, 8192 rows, 4096 → 14336", "large", "mlp"),
+        ("with backward", "large", "train"),
+    ],
+)
+def test_the_front_page_says_what_was_measured(line: str, file: str, suite: str) -> None:
+    """GPU time over that of eager, compile, Liger and QuACK, with the default GELU."""
+    record = json.loads((fused_summary.FOLDER / f"mlp_train_{file}_gelu_tanh.json").read_text())["suites"][suite][0]
+    ratios = record["ratios"]["graph"]
+    shown = " | ".join(f"{ratios[name]['median']:.2f}" for name in ("eager", "compile", "liger", "quack"))
+    assert f"| {line} | {shown} |" in (ROOT / "README.md").read_text()
+
+
 def test_the_command_of_a_result_names_no_folder_of_the_machine() -> None:
     shown = shown_command(["--part", "1/2", "--output", "/somewhere/else/result.json"])
     assert shown == ["python", "benchmarks/fused.py", "--part", "1/2", "--output", "result.json"]
