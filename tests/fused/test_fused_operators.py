@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -290,3 +291,15 @@ def test_an_exported_program_holds_the_operator_and_takes_any_batch() -> None:
     torch.testing.assert_close(program.module()(x), layer(x))
     lowered = program.run_decompositions().module()
     torch.testing.assert_close(lowered(x), layer(x))
+
+
+def test_a_compiled_backward_of_few_rows_on_a_gpu_stays_one_operator() -> None:
+    """Whose kernels for weights' gradients are quicker than what the compiler would find."""
+
+    def gradient(rows: object, *, dtype: torch.dtype = torch.bfloat16, gpu: bool = True) -> SimpleNamespace:
+        return SimpleNamespace(shape=(rows, 8), dtype=dtype, is_cuda=gpu)
+
+    assert operators._few(gradient(1))
+    assert operators._few(gradient(32))
+    others = (gradient(0), gradient(33), gradient(object()), gradient(16, dtype=torch.float32), gradient(16, gpu=False))
+    assert not any(map(operators._few, others))

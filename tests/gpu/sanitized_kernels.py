@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from foretrace.errors import InputError
-from foretrace.fused import gated_mlp, linear_act
+from foretrace.fused import gated_mlp, linear_act, mlp
 from foretrace.fused.dispatch.choice import parse_choice
 from foretrace.fused.plan import Plan
 
-# rows, input and intermediate features: what TMA can take, a single row, and sizes that fill no tile and no 16 bytes
-SIZES = ((130, 72, 136), (1, 64, 128), (16, 256, 64), (33, 64, 264), (5, 37, 43), (257, 129, 65))
+# rows, input and intermediate features: what TMA can take, a single row, and sizes that fill no tile and no 16 bytes;
+# 16 and 20 rows are few to the gradients of weights
+SIZES = ((130, 72, 136), (1, 64, 128), (16, 256, 64), (20, 264, 136), (33, 64, 264), (5, 37, 43), (257, 129, 65))
 CHOICES = (
     "expand=elementwise backward=elementwise",
     "expand=portable backward=portable",
@@ -50,6 +51,13 @@ def gated(words: str, m: int, k: int, n: int) -> None:
     y.backward(torch.randn_like(y))
 
 
+def two_layers(words: str, m: int, k: int, n: int) -> None:
+    """Forward and backward of a linear layer with an activation and a second one, with biases."""
+    x, weight1, weight2, bias1, bias2 = tensors((m, k), (n, k), (k, n), (n,), (k,))
+    y = mlp(x, weight1, weight2, bias1, bias2, activation="silu", plan=plan(words))
+    y.backward(torch.randn_like(y))
+
+
 def single(words: str, m: int, k: int, n: int) -> None:
     """Forward and backward of a linear layer with a bias and an activation; its backward has no product to fuse."""
     x, weight, bias = tensors((m, k), (n, k), (n,))
@@ -64,7 +72,7 @@ def main() -> int:
     made, refused = 0, []
     for words in CHOICES:
         for sizes in SIZES:
-            for call in (gated, single):
+            for call in (gated, two_layers, single):
                 try:
                     call(words, *sizes)
                     torch.cuda.synchronize()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -12,7 +14,7 @@ pytest.importorskip("triton")
 from torch.nn.functional import linear, silu
 from torch.profiler import ProfilerActivity, profile
 
-from foretrace.fused import gated_mlp
+from foretrace.fused import gated_mlp, override
 from foretrace.fused.dispatch.choice import parse_choice
 from foretrace.fused.kernels.small_gradient import weight_gradient
 from foretrace.fused.plan import Packing, Plan
@@ -46,6 +48,10 @@ def test_written_to_every_other_row() -> None:
 def plan(words: str) -> Plan:
     choice = parse_choice(words)
     return Plan(choice.expand, choice.project, choice.backward, choice.save, "override", "the test said so")
+
+
+def gradients_of(layer: Any, tensors: list[torch.Tensor], grad: torch.Tensor) -> list[torch.Tensor]:
+    return list(torch.autograd.grad(layer(*tensors), tensors, grad))
 
 
 def trained(rows: int, words: str, packing: Packing) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
@@ -96,3 +102,23 @@ def test_training_takes_the_kernel_where_rows_are_few(rows: int, words: str, ker
         trained(rows, words, "separate")
     names = [event.name for event in profiled.events()]
     assert sum(name.startswith("foretrace_small_weight_gradient") for name in names) == kernels
+
+
+# The compiler's own: it recommends TF32, and starts its workers with fork.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+def test_compiled_training_takes_the_kernel_where_its_rows_are_few() -> None:
+    def layer(x: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
+        return gated_mlp(x, gate, up, down, activation="silu")
+
+    sizes = ((16, 256), (384, 256), (384, 256), (256, 384), (16, 256))
+    *tensors, grad = (data(*size, BF16, seed, "cuda") for seed, size in enumerate(sizes))
+    tensors = [one.requires_grad_() for one in tensors]
+    compiled = torch.compile(layer, fullgraph=True, dynamic=False)
+    with override(expand="portable", backward="portable"):
+        expected = gradients_of(layer, tensors, grad)
+        gradients_of(compiled, tensors, grad)
+        with profile(activities=[ProfilerActivity.CUDA]) as profiled:
+            found = gradients_of(compiled, tensors, grad)
+    names = [event.name for event in profiled.events()]
+    assert sum(name.startswith("foretrace_small_weight_gradient") for name in names) == 2
+    assert all(torch.equal(one, right) for one, right in zip(found, expected, strict=True))

@@ -47,14 +47,16 @@ def direct(tensors: tuple[Tensor | None, ...]) -> tuple[bool, bool]:
     x = cast(Tensor, tensors[0])
     dtype, device, index = x.dtype, x.device, x.get_device()
     own, wants = True, False
+    on_gpu = index is not None and index >= 0
     for tensor in tensors:
         if tensor is None:
             continue
         if type(tensor) not in _OWN:
             own = False
             _check_subclass(tensor)
-        # The index is cheap to compare and tells GPUs apart; it is -1 for everything that has none.
-        if tensor.dtype is not dtype or tensor.get_device() != index or (index < 0 and tensor.device != device):
+        # The index is cheap to compare and tells GPUs apart; it is -1 for everything that has none, or None where the
+        # compiler traces a tensor of the meta device.
+        if tensor.dtype is not dtype or tensor.get_device() != index or (not on_gpu and tensor.device != device):
             _fail_mixed(tensors)
         if tensor.requires_grad:
             wants = True

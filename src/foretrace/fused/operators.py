@@ -10,12 +10,13 @@ gate first; hidden [M, N]. One floating-point dtype for all: callers cast under 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor
 
 from foretrace.fused.autograd import compute
+from foretrace.fused.dispatch.candidates import GRADIENT_ROWS
 from foretrace.fused.registration import (
     NAMESPACE,
     ProductLayer,
@@ -28,6 +29,8 @@ from foretrace.fused.registration import (
 from foretrace.fused.weights import stacked
 
 __all__ = ["NAMESPACE", "gated_act", "gated_mlp", "linear_act", "mlp"]
+
+_HALVES: Final = (torch.bfloat16, torch.float16)
 
 
 def gated_mlp(
@@ -124,6 +127,15 @@ def _plain_shapes(wanted: list[bool], x: Tensor, *weights: Tensor) -> tuple[Shap
     return tuple(tuple(shape) if want else None for shape, want in zip(shapes, wanted, strict=True))
 
 
+def _few(grad: Tensor) -> bool:
+    """Whether weights' gradients are better made inside the operator, as `autograd.weight_gradient` does on a GPU.
+
+    A number of rows that is not settled when the graph is made is none.
+    """
+    rows = grad.shape[0]
+    return isinstance(rows, int) and 0 < rows <= GRADIENT_ROWS and grad.dtype in _HALVES and grad.is_cuda
+
+
 def _open_gated_mlp(
     wanted: list[bool],
     grad: Tensor,
@@ -137,7 +149,7 @@ def _open_gated_mlp(
     **_: Any,
 ) -> tuple[Tensor | None, ...] | None:
     x, gate, up, down, *_biases = tensors
-    if packing != "separate" or preact.dim() != 2:
+    if packing != "separate" or preact.dim() != 2 or _few(grad):
         return None
     ddown = torch.mm(grad.t(), hidden) if wanted[3] else None
     dpreact = operator("gated_mlp_through")(grad, x, gate, up, down, preact, activation, precision)
@@ -174,7 +186,7 @@ def _open_mlp(
     **_: Any,
 ) -> tuple[Tensor | None, ...] | None:
     x, weight1, weight2, _bias = tensors
-    if preact.dim() != 2:
+    if preact.dim() != 2 or _few(grad):
         return None
     dweight2 = torch.mm(grad.t(), hidden) if wanted[2] else None
     dpreact = operator("mlp_through")(grad, x, weight1, weight2, preact, activation, precision)

@@ -199,3 +199,24 @@ def test_a_training_step_has_products_for_every_gradient(operation: str):
     ideal = flops / (device.half * 1e6)
     # Passes over the hidden units besides: up to 16, of 61 µs each, and the gaps between kernels.
     assert ideal <= found.gpu <= 1.05 * ideal + 16 * 61 + 20
+
+
+def test_pytorch_pays_for_halves_of_a_weight_and_for_one_row():
+    """Two products where gate does not come first, zeros around each half's gradient; cuBLAS is slow with one row."""
+    device = device_of("sm_90")
+    assert device is not None
+
+    def plain(problem: Problem) -> float:
+        found = step(Choice(), problem, device)
+        assert found is not None
+        return found.gpu
+
+    one, two, halves = (
+        plain(gated(40, 2048, 8192, training=True, packing=packing)) for packing in ("gate_up", "separate", "up_gate")
+    )
+    assert one < two < halves
+    assert modelled(gated(40, 2048, 8192, training=True, packing="interleaved"), H200).expand.name != "plain"
+    layer = replace(gated(1, 4096, 14336, training=True), operation="mlp")
+    # A product of one row and the gradient of its weight: measured 186 µs for 28672 × 4096, of 16 rows 76.
+    assert plain(layer) > 1.4 * plain(replace(layer, m=16))
+    assert modelled(layer, H200).expand.name == "small"

@@ -37,6 +37,7 @@ __all__ = [
     "device_of",
     "expense",
     "options_for",
+    "passes",
     "products",
 ]
 
@@ -72,7 +73,7 @@ class Expense(NamedTuple):
         """The longer of both; the other breaks ties, since in a CUDA graph the host is out of the way."""
         return max(self) + _HIDDEN * min(self)
 
-    def and_(self, other: Expense) -> Expense:
+    def plus(self, other: Expense) -> Expense:
         """One after the other."""
         return Expense(self.gpu + other.gpu, self.host + other.host)
 
@@ -182,6 +183,11 @@ def products(sizes: Iterable[tuple[int, int, int]], problem: Problem, device: De
     return _expense(sum(gpu), len(gpu), len(gpu) * HOST_LINEAR)
 
 
+def passes(elements: float, kernels: int, problem: Problem, device: Device) -> Expense:
+    """What PyTorch's kernels take that move so many elements in all."""
+    return _expense(elements * _element(problem) / (device.bandwidth * _PASS * 1e6), kernels, kernels * HOST_ATEN)
+
+
 def _element(problem: Problem) -> int:
     return {"bfloat16": 2, "float16": 2, "float64": 8}.get(problem.dtype, 4)
 
@@ -220,7 +226,7 @@ def _products(role: Role, problem: Problem, device: Device) -> tuple[float, int]
         return _product_us(problem.m, problem.out, problem.n, problem, device), 1
     if role == "backward":
         return _product_us(problem.m, problem.n, problem.out, problem, device), 1
-    if _width(problem) == 2 and problem.packing == "separate":
+    if _width(problem) == 2 and problem.packing != "gate_up":  # halves of a stacked weight in any other order
         return 2 * _product_us(problem.m, problem.n, problem.k, problem, device), 2
     return _product_us(problem.m, _width(problem) * problem.n, problem.k, problem, device), 1
 

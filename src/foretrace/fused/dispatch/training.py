@@ -10,7 +10,7 @@ from typing import Final
 
 from foretrace.fused.dispatch.candidates import GRADIENT_ROWS, HALF
 from foretrace.fused.dispatch.choice import Choice, roles_of
-from foretrace.fused.dispatch.model import HOST_ATEN, HOST_OURS, Device, Expense, expense, products
+from foretrace.fused.dispatch.model import HOST_OURS, Device, Expense, expense, passes, products
 from foretrace.fused.plan import Problem
 
 __all__ = ["is_worth_it", "step"]
@@ -19,6 +19,10 @@ __all__ = ["is_worth_it", "step"]
 # machine of an H200 a step of linear_act with a bias at 16 rows, 256 → 512, took 417 µs by ours and 303 by eager, where
 # forward alone took 29 and 39; other machines and hours: 313 and 215, 439 and 253.
 _HOST_FUNCTION: Final = 110.0
+# What cuBLAS takes for weights' gradients of one row and of few rows, over the time of writing them, which ours take:
+# 56, 26 and 18 to 21 µs for 16384 × 2048 in bf16 (`foretrace.fused.kernels.small_gradient` has more).
+_ONE_ROW: Final = 3.3
+_FEW_ROWS: Final = 1.3
 
 
 def is_worth_it(choice: Choice, problem: Problem, device: Device) -> bool:
@@ -34,29 +38,37 @@ def step(choice: Choice, problem: Problem, device: Device) -> Expense | None:
         found = expense(role, choice.of(role).name, problem, device)
         if found is None:
             return None
-        total = total.and_(found)
+        total = total.plus(found)
     return total
 
 
 def _gradients(choice: Choice, problem: Problem, device: Device) -> Expense:
     """The products for x and the weights, which no plan names, and what one way does there and the other does not."""
+    ours = any(choice.of(role).name != "plain" for role in roles_of(problem.operation, problem.training))
+    function = Expense(0.0, _HOST_FUNCTION if ours else 0.0)
     if problem.operation == "gated_act":
-        return Expense(0.0, 0.0 if _is_plain(choice) else _HOST_FUNCTION)
+        return function
     m, n, k, out = problem.m, problem.n, problem.k, problem.out
-    gated, apart = problem.operation == "gated_mlp", problem.packing == "separate"
-    for_x = [(m, k, n)] * 2 if gated and apart else [(m, k, 2 * n if gated else n)]
-    second = [(out, n, m)] if out else []
-    if _is_plain(choice):
-        weights = [*([(n, k, m)] * 2 if gated and apart else [(2 * n if gated else n, k, m)]), *second]
-        added = Expense(0.0, HOST_ATEN if gated and apart else 0.0)
-        return products([*for_x, *weights], problem, device).and_(added)
-    weights = [(2 * n if gated else n, k, m), *second]
-    function = Expense(0.0, _HOST_FUNCTION)
-    if m <= GRADIENT_ROWS and problem.dtype in HALF:
-        written = products(weights, problem, device)
-        return products(for_x, problem, device).and_(Expense(written.gpu, len(weights) * HOST_OURS)).and_(function)
-    return products([*for_x, *weights], problem, device).and_(function)
+    both = 2 * n if problem.operation == "gated_mlp" else n
+    # Gate and up: one product where one tensor holds both, gate first. Of separate ones our gradient is one as well.
+    apart = problem.operation == "gated_mlp" and problem.packing != "gate_up"
+    for_x = [(m, k, n)] * 2 if apart else [(m, k, both)]
+    weights = [(n, k, m)] * 2 if apart and not (ours and problem.packing == "separate") else [(both, k, m)]
+    weights += [(out, n, m)] if out else []
+    total = products(for_x, problem, device).plus(function).plus(_weights(weights, ours, problem, device))
+    if ours or not apart:
+        return total
+    total = total.plus(passes(3 * m * k, 1, problem, device))  # adds what gate and up contribute to x
+    if problem.packing == "separate":
+        return total
+    # Autograd makes a gradient of the whole weight from each half, zeros around it, and adds the two.
+    return total.plus(passes(7 * both * k, 5, problem, device))
 
 
-def _is_plain(choice: Choice) -> bool:
-    return choice.expand.name == choice.project.name == choice.backward.name == "plain"
+def _weights(sizes: list[tuple[int, int, int]], ours: bool, problem: Problem, device: Device) -> Expense:
+    found = products(sizes, problem, device)
+    if problem.dtype not in HALF or not 0 < problem.m <= GRADIENT_ROWS:
+        return found
+    if ours:
+        return Expense(found.gpu, len(sizes) * HOST_OURS)
+    return Expense(found.gpu * (_ONE_ROW if problem.m == 1 else _FEW_ROWS), found.host)
