@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from foretrace.errors import InputError
-from foretrace.fused import functional
+from foretrace.fused import functional, override
 from foretrace.fused.dispatch import cache
 from foretrace.fused.kernels import counters
-from foretrace.fused.modules import GatedMLP
+from foretrace.fused.modules import MLP, GatedMLP, LinearAct
 from foretrace.fused.plan import Implementation, Plan, Problem
 
 PLAIN = Implementation("plain")
@@ -156,3 +157,26 @@ def test_an_option_that_does_not_exist_is_named() -> None:
     plan = Plan(Implementation("plain", (("block_n", 3),)), PLAIN, PLAIN, "preact", "override", "a test")
     with pytest.raises(InputError, match="'plain' has no option 'block_n'"):
         functional.gated_mlp(*leaves(), plan=plan)
+
+
+# torch warns of reference cycles, which is what create_graph makes.
+@pytest.mark.filterwarnings("ignore:Using backward:UserWarning")
+@pytest.mark.parametrize("save", ["preact", "input"])
+@pytest.mark.parametrize("layer", [GatedMLP, MLP, LinearAct])
+def test_a_checkpoint_whose_tensors_are_read_once_allows_differentiable_gradients(layer: Any, save: str) -> None:
+    made = layer(8, 16, activation="silu", save=save)
+    x = torch.randn(2, 8, requires_grad=True)
+    with override(expand="plain", backward="plain"):
+        checkpoint(made, x, use_reentrant=False).sum().backward(create_graph=True)
+        found, x.grad = x.grad, None
+        made(x).sum().backward()
+    assert found is not None
+    assert x.grad is not None
+    assert torch.equal(found, x.grad)
+
+
+def test_a_layer_without_values_compiles() -> None:
+    made = LinearAct(8, 16, activation="silu", device="meta")
+    y = torch.compile(made, backend="aot_eager", fullgraph=True)(torch.empty(2, 8, device="meta"))
+    assert y.shape == (2, 16)
+    assert y.is_meta

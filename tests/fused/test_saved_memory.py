@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from foretrace.fused import override, plain, steps
+from foretrace.fused.autograd import kept as kept_module
 from foretrace.fused.functional import gated_act, gated_mlp, linear_act, mlp
 from foretrace.fused.plan import Save
 
@@ -188,6 +190,12 @@ def test_what_a_hook_saw_is_not_written(seen: Seen) -> None:
     gradients(y, tensors)
     assert not seen[0]["overwrites"]
     assert all(one.equal(then) for one, then in zip(packed, before, strict=True))
+
+
+def test_where_pytorch_does_not_count_nothing_is_held_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    tensor: Any = SimpleNamespace(data_ptr=lambda: 16, untyped_storage=lambda: SimpleNamespace(_cdata=32))
+    monkeypatch.setattr(kept_module, "_held_once", lambda: None)
+    assert not kept_module.is_held_once(tensor, (16, 32))
 
 
 def test_a_hook_that_makes_copies_lets_them_be_written(seen: Seen) -> None:

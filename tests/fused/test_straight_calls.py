@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from foretrace.errors import InputError
 from foretrace.fused import plain, planning, seen, steps
-from foretrace.fused.autograd import straight
+from foretrace.fused.autograd import straight, weight_gradient
 from foretrace.fused.functional import gated_mlp, linear_act, mlp
 from foretrace.fused.plan import Operation, Plan
 from foretrace.fused.planning import Call
@@ -289,6 +290,50 @@ def test_an_output_changed_in_place_and_a_gradient_at_any_address(case: str) -> 
     y += 1
     for one, two in zip(gradients(y, tensors, grad), gradients(right, tensors, grad.clone()), strict=True):
         assert same(one, two)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "changes", "expected"),
+    [
+        (((32, 8), (32, 5)), {}, "small"),
+        (((33, 8), (33, 5)), {}, "library"),
+        (((0, 8), (0, 5)), {}, "library"),
+        (((4, 8), (4, 5)), {"is_cuda": False}, "library"),
+        (((4, 8), (4, 5)), {"dtype": torch.float32}, "library"),
+        (((4, 8), (4, 1)), {}, "whoever fits"),
+        (((4, 1), (4, 5)), {}, "whoever fits"),
+    ],
+)
+def test_who_makes_gradients_of_weights_is_known_in_forward(
+    shapes: tuple[tuple[int, int], ...], changes: dict[str, Any], expected: str
+) -> None:
+    """Nothing here has a GPU: what is asked of a tensor there is answered by something else."""
+    there = {"is_cuda": True, "dtype": torch.bfloat16, **changes}
+    call: Any = SimpleNamespace(bound=SimpleNamespace(plain=False))
+    factors: list[Any] = [SimpleNamespace(shape=shape, **there) for shape in shapes]
+    of_weight: Any = weight_gradient.weight_gradient_of(call, *factors)
+    if expected == "whoever fits":
+        assert of_weight.func is weight_gradient.weight_gradient
+        assert of_weight.args == (call,)
+    else:
+        assert of_weight is (weight_gradient._few_rows if expected == "small" else weight_gradient._by_library)
+    plain: Any = SimpleNamespace(bound=SimpleNamespace(plain=True))
+    assert weight_gradient.weight_gradient_of(plain, *factors) is weight_gradient._by_library
+
+
+def test_what_a_hook_laid_out_anew_goes_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Tensor, ...]] = []
+
+    def kernel(*given: Tensor) -> Tensor:
+        asked.append(given)
+        return given[0].t() @ given[1]
+
+    monkeypatch.setattr(weight_gradient, "find", lambda *_: kernel)
+    grad, x = randn(4, 5, grad=False), randn(4, 6, grad=False)
+    for given, through in ((x, True), (x.t().contiguous().t(), False)):
+        asked.clear()
+        torch.testing.assert_close(weight_gradient._few_rows(grad, given), grad.t() @ x)
+        assert bool(asked) == through
 
 
 @case

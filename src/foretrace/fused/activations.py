@@ -131,6 +131,15 @@ def _relu2(z: Tensor) -> Tensor:
 
 
 _aten: Final = torch.ops.aten
+# The overloads' own functions, without the look-up and the Python call that the names above them cost each time.
+_gelu_backward: Final[Any] = _aten.gelu_backward.default._op
+_silu_backward: Final[Any] = _aten.silu_backward.default._op
+_threshold_backward: Final[Any] = _aten.threshold_backward.default._op
+_sigmoid_backward: Final[Any] = _aten.sigmoid_backward.default._op
+_gelu_backward_into: Final[Any] = _aten.gelu_backward.grad_input._op
+_silu_backward_into: Final[Any] = _aten.silu_backward.grad_input._op
+_threshold_backward_into: Final[Any] = _aten.threshold_backward.grad_input._op
+_sigmoid_backward_into: Final[Any] = _aten.sigmoid_backward.grad_input._op
 
 _VALUES: Final[dict[str, Callable[[Tensor], Tensor]]] = {
     "gelu": functional.gelu,
@@ -142,23 +151,21 @@ _VALUES: Final[dict[str, Callable[[Tensor], Tensor]]] = {
 }
 
 _GRADIENTS: Final[dict[str, Callable[[Tensor, Tensor], Tensor]]] = {
-    "gelu": lambda grad, z: _aten.gelu_backward(grad, z),
-    "gelu_tanh": lambda grad, z: _aten.gelu_backward(grad, z, approximate="tanh"),
-    "silu": lambda grad, z: _aten.silu_backward(grad, z),
-    "relu": lambda grad, z: _aten.threshold_backward(grad, z, 0),
+    "gelu": lambda grad, z: _gelu_backward(grad, z),
+    "gelu_tanh": lambda grad, z: _gelu_backward(grad, z, approximate="tanh"),
+    "silu": lambda grad, z: _silu_backward(grad, z),
+    "relu": lambda grad, z: _threshold_backward(grad, z, 0),
     # Both factors of relu(z)² pass 2 relu(z) grad on, and the threshold cuts it where z <= 0.
-    "relu2": lambda grad, z: _aten.threshold_backward(2 * functional.relu(z) * grad, z, 0),
-    "sigmoid": lambda grad, z: _aten.sigmoid_backward(grad, torch.sigmoid(z)),
+    "relu2": lambda grad, z: _threshold_backward(2 * functional.relu(z) * grad, z, 0),
+    "sigmoid": lambda grad, z: _sigmoid_backward(grad, torch.sigmoid(z)),
 }
 
 # The same operators, written to a given tensor: each element is read before its gradient takes its place.
 _GRADIENTS_INTO: Final[dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]] = {
-    "gelu": lambda grad, z, out: _aten.gelu_backward.grad_input(grad, z, grad_input=out),
-    "gelu_tanh": lambda grad, z, out: _aten.gelu_backward.grad_input(grad, z, approximate="tanh", grad_input=out),
-    "silu": lambda grad, z, out: _aten.silu_backward.grad_input(grad, z, grad_input=out),
-    "relu": lambda grad, z, out: _aten.threshold_backward.grad_input(grad, z, 0, grad_input=out),
-    "relu2": lambda grad, z, out: _aten.threshold_backward.grad_input(
-        2 * functional.relu(z) * grad, z, 0, grad_input=out
-    ),
-    "sigmoid": lambda grad, z, out: _aten.sigmoid_backward.grad_input(grad, torch.sigmoid(z), grad_input=out),
+    "gelu": lambda grad, z, out: _gelu_backward_into(grad, z, grad_input=out),
+    "gelu_tanh": lambda grad, z, out: _gelu_backward_into(grad, z, approximate="tanh", grad_input=out),
+    "silu": lambda grad, z, out: _silu_backward_into(grad, z, grad_input=out),
+    "relu": lambda grad, z, out: _threshold_backward_into(grad, z, 0, grad_input=out),
+    "relu2": lambda grad, z, out: _threshold_backward_into(2 * functional.relu(z) * grad, z, 0, grad_input=out),
+    "sigmoid": lambda grad, z, out: _sigmoid_backward_into(grad, torch.sigmoid(z), grad_input=out),
 }

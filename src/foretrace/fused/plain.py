@@ -147,16 +147,12 @@ def gate_up_backward(
 
     The sums are float32, or float64 in float64.
     """
-    n = down.shape[1]
     result = torch.empty_like(preact) if into is None else into
+    sizes = (down.shape[1],) * 2
+    gate, up = torch.split_with_sizes(preact, sizes, 1)
+    grad_gate, grad_up = (gate, up) if result is preact else torch.split_with_sizes(result, sizes, 1)
     hidden = gated_act_backward(
-        torch.mm(grad_out, down),
-        preact[:, :n],
-        preact[:, n:],
-        activation,
-        grad_gate=result[:, :n],
-        grad_up=result[:, n:],
-        want_hidden=want_hidden,
+        torch.mm(grad_out, down), gate, up, activation, grad_gate=grad_gate, grad_up=grad_up, want_hidden=want_hidden
     )[2]
     return result, hidden, column_sums(result) if want_bias else None
 

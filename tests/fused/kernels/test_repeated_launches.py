@@ -31,6 +31,7 @@ REMEMBER = (
     (elementwise_sums, "_launches"),
     (portable, "_launches"),
     (portable_backward, "_launches"),
+    (portable_backward, "_partial_rows"),
     (small, "_gate_ups"),
     (small, "_linear_acts"),
     (tma_backward, "_launches"),
@@ -103,6 +104,10 @@ CALLS = {
     "portable linear_act": expand(portable, "linear_act", bias=torch.zeros(N)),
     "portable gate_up_backward": backward(portable_backward, "gate_up_backward", 2),
     "portable linear_act_backward": backward(portable_backward, "linear_act_backward", 1, want_hidden=True),
+    "portable linear_act_backward with sums": backward(portable_backward, "linear_act_backward", 1, want_bias=True),
+    "portable gate_up_backward with sums, tuned": backward(
+        portable_backward, "gate_up_backward", 2, want_bias=True, block_m=32
+    ),
     "tma linear_act": expand(tma_forward, "linear_act"),
     "tma gate_up_backward": backward(tma_backward, "gate_up_backward", 2),
     "tma linear_act_backward": backward(tma_backward, "linear_act_backward", 1, want_bias=True),
@@ -255,6 +260,43 @@ def test_a_copied_gradient_is_copied_each_time(words: list[tuple[Any, ...]]) -> 
     for _ in range(3):
         call()
     assert tma_backward._launches == {}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        backward(portable_backward, "gate_up_backward", 2, grad_out=matrix(K, M).t()),
+        backward(portable_backward, "gate_up_backward", 2, grad_out=matrix(K, M).t(), want_bias=True),
+        expand(portable, "gate_up", x=matrix(K, M).t()),
+        expand(portable, "linear_act", bias=torch.zeros(2 * N)[::2]),
+        lambda: elementwise.act(matrix(N, M).t(), "silu"),
+        lambda: elementwise.act_backward(matrix(N, M).t(), GATE, "silu", into=GATE),
+    ],
+)
+def test_copied_operands_are_not_remembered(words: list[tuple[Any, ...]], call: Callable[[], Any]) -> None:
+    """The key is what was given: a repetition would read what lies where the copy was."""
+    for _ in range(3):
+        call()
+    assert all(getattr(module, name) == {} for module, name in REMEMBER)
+
+
+def test_partial_sums_elsewhere_are_no_repetition(
+    words: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = backward(portable_backward, "linear_act_backward", 1, want_bias=True)
+    for _ in range(2):
+        call()
+    made: list[Tensor] = []
+
+    def elsewhere(_: Tensor, shape: Any, dtype: torch.dtype) -> Tensor:
+        made.append(torch.full(tuple(shape), 7.0, dtype=dtype))
+        return made[-1]
+
+    monkeypatch.setattr(Tensor, "new_empty", elsewhere)
+    assert call()[2].equal(made[0].sum(0))
+    assert len(made) == 1, "the rows are known"
+    assert len(words) == 2
+    assert words[0] != words[1]
 
 
 def test_counters_belong_to_the_launch(words: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,13 @@ def check_refused() -> None:
     for grad in (data(0, 4, HALF, 0), data(33, 4, HALF, 0), data(2, 4, torch.float32, 0), data(4, 2, HALF, 0).T):
         with pytest.raises(InputError, match=r"use torch\.mm"):
             weight_gradient(grad, data(grad.shape[0], 8, grad.dtype, 1))
+    grad, x = data(4, 6, HALF, 0), data(4, 8, HALF, 1)
+    for other in (x[:2], data(5, 8, HALF, 1), x.float(), data(8, 4, HALF, 1).T):
+        with pytest.raises(InputError, match=r"use torch\.mm"):
+            weight_gradient(grad, other)
+    for out in (data(6, 7, HALF, 2), data(6, 8, torch.float32, 2), data(8, 6, HALF, 2).T):
+        with pytest.raises(InputError, match="it must be"):
+            weight_gradient(grad, x, out)
 
 
 CASES = {

@@ -5,7 +5,7 @@ x may have any number of dimensions; kernels see rows. All tensors have one dtyp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from foretrace.errors import InputError
 from foretrace.fused.autograd import passes
-from foretrace.fused.autograd.kept import Kept, forbid_second_derivative, graph_is_released, memory_of
+from foretrace.fused.autograd.kept import Kept, Saved, forbid_second_derivative, graph_is_released, memory_of
 from foretrace.fused.planning import Call
 
 __all__ = [
@@ -29,7 +29,9 @@ __all__ = [
 
 # An output that autograd knows to be a view could not be changed in place by its user (x = mlp(x); x += residual).
 unsafe_view: Final = torch.ops.aten._unsafe_view.default
-_functorch: Final[Any] = torch._C._functorch
+# Bound once, as all that is asked of every gradient: each look-up is paid again in every backward.
+_is_wrapped: Final[Callable[[Tensor], bool]] = torch._C._functorch.is_functorch_wrapped_tensor
+_is_legacy_batch: Final[Callable[[Tensor], bool]] = torch._C._functorch.is_legacy_batchedtensor
 
 
 def rows_of(x: Tensor) -> Tensor:
@@ -56,7 +58,7 @@ def gradient_rows(grad: Tensor) -> Tensor:
     It may be expanded from one number, transposed, or begin anywhere inside another tensor: what forward knew of
     alignment says nothing of it. Raises :class:`InputError` for a batch of gradients, which no kernel takes.
     """
-    if _functorch.is_functorch_wrapped_tensor(grad) or _functorch.is_legacy_batchedtensor(grad):
+    if _is_wrapped(grad) or _is_legacy_batch(grad):
         raise InputError(
             "foretrace.fused takes one gradient at a time: for is_grads_batched or vectorize=True compute this layer "
             "with torch.nn.functional.linear and an activation, or differentiate with torch.func"
@@ -67,9 +69,10 @@ def gradient_rows(grad: Tensor) -> Tensor:
         grad = grad.resolve_neg()
     if grad.data_ptr() & 15:
         grad = grad.clone()
-    if grad.dim() == 2:
+    dimensions = grad.dim()
+    if dimensions == 2:
         return grad
-    return grad.unsqueeze(0) if grad.dim() == 1 else grad.flatten(0, -2)
+    return grad.unsqueeze(0) if dimensions == 1 else grad.flatten(0, -2)
 
 
 class GatedMLPFunction(torch.autograd.Function):
@@ -123,9 +126,11 @@ class GatedMLPFunction(torch.autograd.Function):
 
     @staticmethod
     @forbid_second_derivative
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor, saved: Saved | None = None) -> tuple[Tensor | None, ...]:
         """Return the gradients that are wanted."""
-        x, gate_weight, up_weight, down_weight, gate_bias, up_bias, preact, hidden, _ = ctx.saved_tensors
+        x, gate_weight, up_weight, down_weight, gate_bias, up_bias, preact, hidden, _ = (
+            ctx.saved_tensors if saved is None else saved
+        )
         released = graph_is_released(ctx)
         kept = Kept(x, preact, hidden, ctx.made)
         del preact, hidden
@@ -197,9 +202,9 @@ class MLPFunction(torch.autograd.Function):
 
     @staticmethod
     @forbid_second_derivative
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor, saved: Saved | None = None) -> tuple[Tensor | None, ...]:
         """Return the gradients that are wanted."""
-        x, weight1, weight2, bias1, preact, hidden, _ = ctx.saved_tensors
+        x, weight1, weight2, bias1, preact, hidden, _ = ctx.saved_tensors if saved is None else saved
         released = graph_is_released(ctx)
         kept = Kept(x, preact, hidden, ctx.made)
         del preact, hidden
@@ -248,9 +253,9 @@ class LinearActFunction(torch.autograd.Function):
 
     @staticmethod
     @forbid_second_derivative
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor, saved: Saved | None = None) -> tuple[Tensor | None, ...]:
         """Return the gradients that are wanted."""
-        x, weight, bias, preact, _ = ctx.saved_tensors
+        x, weight, bias, preact, _ = ctx.saved_tensors if saved is None else saved
         released = graph_is_released(ctx)
         kept = Kept(x, preact, None, ctx.made)
         del preact
@@ -282,9 +287,9 @@ class GatedActFunction(torch.autograd.Function):
 
     @staticmethod
     @forbid_second_derivative
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor, saved: Saved | None = None) -> tuple[Tensor | None, ...]:
         """Return the gradients that are wanted."""
-        gate, up, _ = ctx.saved_tensors
+        gate, up, _ = ctx.saved_tensors if saved is None else saved
         wanted: Sequence[bool] = ctx.needs_input_grad[:2]
         for_gate, for_up = passes.gated_act_backward(gradient_rows(grad), gate, up, ctx.call, wanted)
         return (

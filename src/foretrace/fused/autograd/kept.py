@@ -16,7 +16,10 @@ from torch import Tensor
 
 from foretrace.errors import InputError
 
-__all__ = ["Kept", "forbid_second_derivative", "graph_is_released", "is_held_once", "memory_of", "refusing"]
+# What a forward saved, in its order.
+Saved = tuple[Any, ...]
+
+__all__ = ["Kept", "Saved", "forbid_second_derivative", "graph_is_released", "is_held_once", "memory_of", "refusing"]
 
 
 class Kept:
@@ -88,14 +91,15 @@ def _alone() -> tuple[int, int, int] | None:
 def is_held_once(tensor: Tensor, made: tuple[int, int]) -> bool:
     """Whether the caller's variable is all that holds a tensor and its memory; ``made``: as for `Kept`."""
     alone = _held_once()
+    storage = tensor.untyped_storage()._cdata
     return (
         alone is not None
-        and made == memory_of(tensor)
+        and made == (tensor.data_ptr(), storage)
         and alone
         == (
             sys.getrefcount(tensor),
             tensor._use_count(),  # type: ignore[attr-defined]
-            torch._C._storage_Use_Count(tensor.untyped_storage()._cdata),
+            torch._C._storage_Use_Count(storage),
         )
     )
 
@@ -144,7 +148,7 @@ def refusing(results: Sequence[Tensor | None], *sources: Tensor) -> tuple[Tensor
 
 
 def forbid_second_derivative(
-    backward: Callable[[Any, Tensor], tuple[Tensor | None, ...]],
+    backward: Callable[..., tuple[Tensor | None, ...]],
 ) -> Callable[..., tuple[Tensor | None, ...]]:
     """Make the gradients of a gradient an error that says so, instead of numbers with terms missing.
 
@@ -153,6 +157,9 @@ def forbid_second_derivative(
     gradient is asked to be differentiable it comes out of `_Refuse`, which has the token for an input: any path from a
     gradient to an input then meets the error. (`torch.autograd.function.once_differentiable` leaves no path at all,
     and an input without one merely seems unused.)
+
+    ``backward`` takes the saved tensors if they were read already, since a checkpoint lets them be read only once.
+    Otherwise it reads them, and alone holds them.
     """
 
     @functools.wraps(backward)
@@ -163,10 +170,10 @@ def forbid_second_derivative(
         with torch._C._DisableAutocast():
             if not torch.is_grad_enabled():
                 return backward(ctx, grad)
-            token = ctx.saved_tensors[-1]
+            saved: Saved = ctx.saved_tensors
             with torch.no_grad():
-                results = backward(ctx, grad)
-            return refusing(results, token, grad)
+                results = backward(ctx, grad, saved)
+            return refusing(results, saved[-1], grad)
 
     return guarded
 

@@ -8,14 +8,14 @@ bound by them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from foretrace.fused.autograd.functions import gradient_rows, unsafe_view
 from foretrace.fused.autograd.kept import graph_is_released, is_held_once, memory_of, refusing
-from foretrace.fused.autograd.weight_gradient import weight_gradient, weights_come_last
+from foretrace.fused.autograd.weight_gradient import weight_gradient_of, weights_come_last
 from foretrace.fused.planning import Call
 
 __all__ = [
@@ -28,13 +28,14 @@ __all__ = [
     "mlp_forward",
 ]
 
-Result = TypeVar("Result")
+Gradients = tuple[Tensor | None, ...]
 
 _halves: Final = torch.split_with_sizes
 # Autograd knows these as no views: a gradient may be changed in place.
 _separate_halves: Final = torch.unsafe_split_with_sizes
 # Asking costs a fifth of entering a context and leaving it.
 _any_autocast: Final[Callable[[], bool]] = torch._C._is_any_autocast_enabled
+_grad_mode: Final[Callable[[], bool]] = torch.is_grad_enabled
 # Implementations of the backward steps of one product whose sums are those of the gradient as it was rounded: for the
 # others they are made before that, by the same kernel.
 _SUM_WHAT_IS_ROUNDED: Final = ("plain", "hopper")
@@ -87,16 +88,21 @@ def linear_act_forward(x: Tensor, weight: Tensor, bias: Tensor | None, call: Cal
     return y if rows is x else unsafe_view(y, (*x.shape[:-1], y.shape[1]))
 
 
-def _as_forward_ran(gradients: Callable[[Any, Tensor], Result]) -> Callable[[Any, Tensor], Result]:
-    """Without autocast: it cast what there was to cast in forward, and would now cast some products and not others."""
+def _guarded(gradients: Callable[..., Gradients], matrices: int, ctx: Any, grad: Tensor) -> Gradients:
+    """Return the gradients where autocast is on, or where they are asked to be differentiable.
 
-    def run(ctx: Any, grad: Tensor) -> Result:
-        if not _any_autocast():
+    Without autocast: it cast what there was to cast in forward, and would now cast some products and not others. Of the
+    inputs the first ``matrices`` were saved.
+    """
+    with torch._C._DisableAutocast():
+        if not _grad_mode():
             return gradients(ctx, grad)
-        with torch._C._DisableAutocast():
-            return gradients(ctx, grad)
-
-    return run
+        # Biases are leaves, and the graph has them at its ends; see `is_straight`.
+        biases = [end.variable for end, _ in ctx.next_functions[matrices:] if end is not None]
+        saved = ctx.saved_tensors  # a checkpoint lets them be read once
+        with torch.no_grad():
+            results = gradients(ctx, grad, saved)
+        return refusing(results, *saved[:matrices], *biases, grad)
 
 
 class StraightGatedMLPFunction(torch.autograd.Function):
@@ -110,29 +116,25 @@ class StraightGatedMLPFunction(torch.autograd.Function):
         hidden, preact = bound.expand(rows, gate, up, None, None, call.activation, keep=True, precision=call.precision)
         y: Tensor = bound.project(hidden, down, None)
         ctx.save_for_backward(x, gate, up, down, preact, hidden)
-        ctx.call, ctx.made = call, memory_of(preact)
+        ctx.call, ctx.made, ctx.of_weight = call, memory_of(preact), weight_gradient_of(call, rows, hidden, y)
         return y if rows is x else unsafe_view(y, (*x.shape[:-1], y.shape[1]))
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> Gradients:
         """Return all gradients."""
-        if torch.is_grad_enabled():
-            sources = ctx.saved_tensors[:4]
-            with torch.no_grad():
-                results = _gated_gradients(ctx, grad)
-            return (*refusing(results, *sources, grad), None)
-        return (*_gated_gradients(ctx, grad), None)
+        if _grad_mode() or _any_autocast():
+            return _guarded(_gated_gradients, 4, ctx, grad)
+        return _gated_gradients(ctx, grad)
 
 
-@_as_forward_ran
-def _gated_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-    x, gate, up, down, preact, hidden = ctx.saved_tensors
+def _gated_gradients(ctx: Any, grad: Tensor, saved: tuple[Tensor, ...] | None = None) -> Gradients:
+    x, gate, up, down, preact, hidden = ctx.saved_tensors if saved is None else saved
     released = graph_is_released(ctx)
-    call = ctx.call
+    call, of_weight = ctx.call, ctx.of_weight
     grad = gradient_rows(grad)
     last = weights_come_last(grad)
     if not last:
-        ddown = weight_gradient(call, grad, hidden)
+        ddown = of_weight(grad, hidden)
         del hidden  # goes back before gradients of the same size are made
     into = preact if released and is_held_once(preact, ctx.made) else None
     dpreact = call.bound.backward(grad, down, preact, call.activation, want_hidden=False, want_bias=False, into=into)[0]
@@ -141,11 +143,11 @@ def _gated_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
     for_gate, for_up = _halves(dpreact, sizes, 1)
     dx = torch.mm(for_gate, gate).addmm_(for_up, up)
     if last:
-        ddown = weight_gradient(call, grad, hidden)
+        ddown = of_weight(grad, hidden)
         del hidden
-    both = weight_gradient(call, dpreact, x if x.dim() == 2 else x.flatten(0, -2))
-    dgate, dup = _separate_halves(both, sizes)
-    return dx if x.dim() == 2 else dx.view(x.shape), dgate, dup, ddown
+    rows = x if x.dim() == 2 else x.flatten(0, -2)
+    dgate, dup = _separate_halves(of_weight(dpreact, rows), sizes)
+    return dx if rows is x else dx.view(x.shape), dgate, dup, ddown, None
 
 
 def _sums_come_later(call: Call) -> bool:
@@ -171,31 +173,25 @@ class StraightMLPFunction(torch.autograd.Function):
         hidden, preact = bound.expand(rows, weight1, bias1, call.activation, keep=True, precision=call.precision)
         y: Tensor = bound.project(hidden, weight2, bias2)
         ctx.save_for_backward(x, weight1, weight2, preact, hidden)
-        ctx.call, ctx.made = call, memory_of(preact)
+        ctx.call, ctx.made, ctx.of_weight = call, memory_of(preact), weight_gradient_of(call, rows, hidden, y)
         return y if rows is x else unsafe_view(y, (*x.shape[:-1], y.shape[1]))
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> Gradients:
         """Return all gradients."""
-        if torch.is_grad_enabled():
-            # Biases are leaves, and the graph has them at its ends; see `is_straight`.
-            biases = [end.variable for end, _ in ctx.next_functions[3:5] if end is not None]
-            sources = (*ctx.saved_tensors[:3], *biases, grad)
-            with torch.no_grad():
-                results = _mlp_gradients(ctx, grad)
-            return (*refusing(results, *sources), None)
-        return (*_mlp_gradients(ctx, grad), None)
+        if _grad_mode() or _any_autocast():
+            return _guarded(_mlp_gradients, 3, ctx, grad)
+        return _mlp_gradients(ctx, grad)
 
 
-@_as_forward_ran
-def _mlp_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    x, weight1, weight2, preact, hidden = ctx.saved_tensors
+def _mlp_gradients(ctx: Any, grad: Tensor, saved: tuple[Tensor, ...] | None = None) -> Gradients:
+    x, weight1, weight2, preact, hidden = ctx.saved_tensors if saved is None else saved
     released = graph_is_released(ctx)
-    call, wanted = ctx.call, ctx.needs_input_grad
+    call, of_weight, wanted = ctx.call, ctx.of_weight, ctx.needs_input_grad
     grad = gradient_rows(grad)
     last = weights_come_last(grad)
     if not last:
-        dweight2 = weight_gradient(call, grad, hidden)
+        dweight2 = of_weight(grad, hidden)
         del hidden  # goes back before gradients of the same size are made
     into = preact if released and is_held_once(preact, ctx.made) else None
     want_sums = wanted[3] and not _sums_come_later(call)
@@ -205,15 +201,16 @@ def _mlp_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     del preact, into
     dx = torch.mm(dpreact, weight1)
     if last:
-        dweight2 = weight_gradient(call, grad, hidden)
+        dweight2 = of_weight(grad, hidden)
         del hidden
-    dweight1 = weight_gradient(call, dpreact, x if x.dim() == 2 else x.flatten(0, -2))
+    rows = x if x.dim() == 2 else x.flatten(0, -2)
     return (
-        dx if x.dim() == 2 else dx.view(x.shape),
-        dweight1,
+        dx if rows is x else dx.view(x.shape),
+        of_weight(dpreact, rows),
         dweight2,
         _bias_gradient(dpreact, sums) if wanted[3] else None,
         grad.sum(0) if wanted[4] else None,
+        None,
     )
 
 
@@ -227,25 +224,19 @@ class StraightLinearActFunction(torch.autograd.Function):
         y: Tensor
         y, preact = call.bound.expand(rows, weight, bias, call.activation, keep=True, precision=call.precision)
         ctx.save_for_backward(x, weight, preact)
-        ctx.call, ctx.made = call, memory_of(preact)
+        ctx.call, ctx.made, ctx.of_weight = call, memory_of(preact), weight_gradient_of(call, rows, y)
         return y if rows is x else unsafe_view(y, (*x.shape[:-1], y.shape[1]))
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> Gradients:
         """Return all gradients."""
-        if torch.is_grad_enabled():
-            # See `StraightMLPFunction`.
-            biases = [end.variable for end, _ in ctx.next_functions[2:3] if end is not None]
-            sources = (*ctx.saved_tensors[:2], *biases, grad)
-            with torch.no_grad():
-                results = _linear_act_gradients(ctx, grad)
-            return (*refusing(results, *sources), None)
-        return (*_linear_act_gradients(ctx, grad), None)
+        if _grad_mode() or _any_autocast():
+            return _guarded(_linear_act_gradients, 2, ctx, grad)
+        return _linear_act_gradients(ctx, grad)
 
 
-@_as_forward_ran
-def _linear_act_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    x, weight, preact = ctx.saved_tensors
+def _linear_act_gradients(ctx: Any, grad: Tensor, saved: tuple[Tensor, ...] | None = None) -> Gradients:
+    x, weight, preact = ctx.saved_tensors if saved is None else saved
     released = graph_is_released(ctx)
     call, want_bias = ctx.call, ctx.needs_input_grad[2]
     want_sums = want_bias and not _sums_come_later(call)
@@ -255,9 +246,10 @@ def _linear_act_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     )
     del preact, into
     dx = torch.mm(dpreact, weight)
-    dweight = weight_gradient(call, dpreact, x if x.dim() == 2 else x.flatten(0, -2))
+    rows = x if x.dim() == 2 else x.flatten(0, -2)
     return (
-        dx if x.dim() == 2 else dx.view(x.shape),
-        dweight,
+        dx if rows is x else dx.view(x.shape),
+        ctx.of_weight(dpreact, rows),
         _bias_gradient(dpreact, sums) if want_bias else None,
+        None,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import torch
@@ -11,7 +13,7 @@ from foretrace.fused.dispatch.candidates import GRADIENT_ROWS
 from foretrace.fused.planning import Call
 from foretrace.fused.steps import find
 
-__all__ = ["weight_gradient", "weights_come_last"]
+__all__ = ["weight_gradient", "weight_gradient_of", "weights_come_last"]
 
 _HALVES: Final = (torch.bfloat16, torch.float16)
 
@@ -35,6 +37,31 @@ def weight_gradient(call: Call, grad: Tensor, x: Tensor, out: Tensor | None = No
     return torch.mm(grad.t(), x) if out is None else torch.mm(grad.t(), x, out=out)
 
 
+def weight_gradient_of(call: Call, *factors: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return `weight_gradient` of ``grad`` and ``x`` for a call, with all decided that ``factors`` tell.
+
+    ``factors``: [M, …] of one dtype and device, as wide as whatever will be grad or x; both will be contiguous.
+    """
+    first = factors[0]
+    rows = first.shape[0]
+    if not 0 < rows <= GRADIENT_ROWS or not first.is_cuda or first.dtype not in _HALVES or call.bound.plain:
+        return _by_library
+    if any(factor.shape[1] == 1 for factor in factors):  # its stride may be anything, however contiguous
+        return partial(weight_gradient, call)
+    return _few_rows
+
+
+def _few_rows(grad: Tensor, x: Tensor) -> Tensor:
+    if not x.is_contiguous():  # a hook gave back what was saved in a layout of its own
+        return _by_library(grad, x)
+    made: Tensor = find("weight_gradient", "small")(grad, x)
+    return made
+
+
+def _by_library(grad: Tensor, x: Tensor) -> Tensor:
+    return torch.mm(grad.t(), x)
+
+
 def weights_come_last(grad: Tensor) -> bool:
     """Whether the gradient of the second weight waits for all products that read weights. ``grad``: [M, out].
 
@@ -42,4 +69,5 @@ def weights_come_last(grad: Tensor) -> bool:
     with 16 rows and weights of 2048 × 8192 the product with the second one takes 7 µs then, and not 13. Hidden lives
     a little longer, and is no larger than the gradient that is made with it.
     """
-    return grad.shape[0] <= grad.shape[1]
+    rows, features = grad.shape
+    return rows <= features

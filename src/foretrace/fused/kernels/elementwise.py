@@ -18,7 +18,7 @@ import triton.language as tl
 
 from foretrace.fused.kernels.activation import activate, activate_with_slope, kernel_precision, times_slope
 from foretrace.fused.kernels.elementwise_sums import act_backward_sums, strides_in_units
-from foretrace.fused.kernels.launch import Repetition, identity, launcher, remember, repeated
+from foretrace.fused.kernels.launch import Repetition, identity, launcher, remember, repeated, uncopied
 from foretrace.fused.kernels.naming import naming
 from foretrace.fused.kernels.tiles import with_dense_rows
 from foretrace.fused.rows import row as step_row
@@ -139,7 +139,7 @@ def gated_act(
     gate, up: [M, N] of one dtype, any row strides. out: where to write, [M, N], consecutive columns; made if not given.
     """
     out = torch.empty_like(gate, memory_format=torch.contiguous_format) if out is None else out
-    _forward(with_dense_rows(gate), with_dense_rows(up), out, activation, precision)
+    _forward(gate, up, out, activation, precision)
     return out
 
 
@@ -152,7 +152,7 @@ def act(
 ) -> torch.Tensor:
     """Return act(preact) for preact [M, N], computed in float32; see `gated_act`."""
     out = torch.empty_like(preact, memory_format=torch.contiguous_format) if out is None else out
-    _forward(with_dense_rows(preact), None, out, activation, precision)
+    _forward(preact, None, out, activation, precision)
     return out
 
 
@@ -173,23 +173,14 @@ def gated_act_backward(
     All [M, N] of one dtype, any row strides. grad_gate, grad_up: where to write, consecutive columns; they may be gate
     and up themselves, or halves of one [M, 2N] tensor, which is what they are made as if neither is given.
     """
-    rows, columns = gate.shape
     if grad_gate is None and grad_up is None:
+        rows, columns = gate.shape
         both = gate.new_empty((rows, 2 * columns))
         grad_gate, grad_up = both[:, :columns], both[:, columns:]
     grad_gate = gate.new_empty(gate.shape) if grad_gate is None else grad_gate
     grad_up = up.new_empty(up.shape) if grad_up is None else grad_up
     hidden = gate.new_empty(gate.shape) if want_hidden else None
-    _backward(
-        with_dense_rows(grad_hidden),
-        with_dense_rows(gate),
-        with_dense_rows(up),
-        grad_gate,
-        grad_up,
-        hidden,
-        activation,
-        precision,
-    )
+    _backward(grad_hidden, gate, up, grad_gate, grad_up, hidden, activation, precision)
     return grad_gate, grad_up, hidden
 
 
@@ -209,8 +200,8 @@ def act_backward(
     """
     into = torch.empty_like(preact, memory_format=torch.contiguous_format) if into is None else into
     hidden = preact.new_empty(preact.shape) if want_hidden else None
-    grad_hidden, preact = with_dense_rows(grad_hidden), with_dense_rows(preact)
     if want_bias:
+        grad_hidden, preact = with_dense_rows(grad_hidden), with_dense_rows(preact)
         return into, hidden, act_backward_sums(grad_hidden, preact, into, hidden, activation, precision)
     _backward(grad_hidden, preact, None, into, None, hidden, activation, precision)
     return into, hidden, None
@@ -220,6 +211,8 @@ def _forward(gate: torch.Tensor, up: torch.Tensor | None, out: torch.Tensor, act
     key = (identity(gate, up, out), activation, precision)
     if repeated(_forwards, key):
         return
+    given = (gate, up)
+    gate, up = with_dense_rows(gate), None if up is None else with_dense_rows(up)
     rows, columns, strides, unit = _geometry(gate, up, out)
     if not rows * columns:
         return
@@ -237,7 +230,8 @@ def _forward(gate: torch.Tensor, up: torch.Tensor | None, out: torch.Tensor, act
     programs = triton.cdiv(rows, block_rows) * triton.cdiv(columns, block_columns)
     launch: tuple[Any, ...] = ((programs,), gate, up, out, rows, columns // unit, *strides)
     start(*launch)
-    remember(_forwards, key, start.repetition(*launch))
+    if uncopied(given, (gate, up)):
+        remember(_forwards, key, start.repetition(*launch))
 
 
 def _backward(
@@ -250,9 +244,15 @@ def _backward(
     activation: str,
     precision: str,
 ) -> None:
-    key = (identity(grad, gate, up, grad_gate, grad_up, hidden), activation, precision)
+    in_place = grad_gate is gate and grad_up is up
+    key = (
+        identity(grad, gate, up), None if in_place else identity(grad_gate, grad_up),
+        None if hidden is None else hidden.data_ptr(), activation, precision,
+    )  # fmt: skip
     if repeated(_backwards, key):
         return
+    given = (grad, gate, up)
+    grad, gate, up = with_dense_rows(grad), with_dense_rows(gate), None if up is None else with_dense_rows(up)
     rows, columns, strides, unit = _geometry(grad, gate, up, grad_gate, grad_up, hidden)
     if not rows * columns:
         return
@@ -271,7 +271,8 @@ def _backward(
     programs = triton.cdiv(rows, block_rows) * triton.cdiv(columns, block_columns)
     launch: tuple[Any, ...] = ((programs,), grad, gate, up, grad_gate, grad_up, hidden, rows, columns // unit, *strides)
     start(*launch)
-    remember(_backwards, key, start.repetition(*launch))
+    if uncopied(given, (grad, gate, up)):
+        remember(_backwards, key, start.repetition(*launch))
 
 
 def _geometry(*tensors: torch.Tensor | None) -> tuple[int, int, list[int], int]:

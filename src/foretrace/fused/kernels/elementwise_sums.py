@@ -105,7 +105,10 @@ def act_backward_sums(
     strips, strip_rows = strips_of(rows, columns)
     # The only strip's sums are the result.
     partial = preact.new_empty((strips, columns) if strips > 1 else (columns,), dtype=torch.float32)
-    key = (identity(grad, preact, out, hidden, partial), activation, precision)
+    key = (
+        identity(grad, preact), None if out is preact else identity(out),
+        None if hidden is None else hidden.data_ptr(), partial.data_ptr(), activation, precision,
+    )  # fmt: skip
     if not repeated(_launches, key):
         strides, unit = strides_in_units(rows, columns, (grad, preact, out, hidden))
         block_columns = min(BLOCK_COLUMNS, triton.next_power_of_2(columns))

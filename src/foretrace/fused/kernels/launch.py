@@ -13,10 +13,10 @@ Triton whose launcher was not read go through ``kernel[grid](...)``, which is al
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import triton
@@ -50,6 +50,7 @@ __all__ = [
     "repeated",
     "tma_legal",
     "tma_storable",
+    "uncopied",
 ]
 
 # Versions whose sources were read: `CompiledKernel.run` takes (grid x, y, z, stream, function, packed metadata, launch
@@ -63,6 +64,7 @@ VERSION = tuple(int(part) for part in triton.__version__.split(".")[:2])
 
 # Starts a launch again and says that it did; False: this time someone has to look at it, nothing was started.
 Repetition = Callable[[], bool]
+Value = TypeVar("Value")
 
 # Launches to remember in one place: every layer of a model has a few, with each set of addresses it meets.
 REMEMBERED = 4096
@@ -201,7 +203,10 @@ def _background() -> ThreadPoolExecutor:
 
 
 def identity(*tensors: torch.Tensor | None) -> tuple[Any, ...]:
-    """All about tensors that a launch of them depends on; of one device, that of the first."""
+    """All about tensors that a launch of them depends on; of one device, that of the first.
+
+    Of a tensor that was just made for this launch the address says it all, and costs a quarter.
+    """
     found: list[Any] = [
         None if tensor is None else (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
         for tensor in tensors
@@ -210,18 +215,23 @@ def identity(*tensors: torch.Tensor | None) -> tuple[Any, ...]:
     return tuple(found)
 
 
+def uncopied(given: Sequence[torch.Tensor | None], used: Sequence[torch.Tensor | None]) -> bool:
+    """Whether a launch of ``used`` may be remembered for ``given``: where a copy lies says nothing about the next's."""
+    return all(one is other for one, other in zip(given, used, strict=True))
+
+
 def repeated(launches: dict[Any, Repetition], key: Any) -> bool:
     """Start the launch of this key again, if it is remembered; False: nothing was started."""
     again = launches.get(key)
     return again is not None and again()
 
 
-def remember(launches: dict[Any, Repetition], key: Any, repetition: Repetition | None) -> None:
-    """Keep a repetition, if there is one; the dictionary never holds more than `REMEMBERED`."""
-    if repetition is not None:
+def remember(launches: dict[Any, Value], key: Any, value: Value | None) -> None:
+    """Keep a repetition, or what else is known of a launch, if there is one; never more than `REMEMBERED` of them."""
+    if value is not None:
         if len(launches) >= REMEMBERED:
             launches.clear()
-        launches[key] = repetition
+        launches[key] = value
 
 
 def _understood(arguments: tuple[Any, ...]) -> tuple[int, list[Any], tuple[Any, ...]]:
@@ -263,10 +273,10 @@ def _integer_width(value: int) -> int:
 def _hooked() -> bool:
     """Whether someone listens to launches (Triton's own profiler does)."""
     enter, leave = _runtime.launch_enter_hook, _runtime.launch_exit_hook
-    # A chain of hooks, or one function.
-    return bool(
-        (enter is not None and getattr(enter, "calls", True)) or (leave is not None and getattr(leave, "calls", True))
-    )
+    try:
+        return bool(enter.calls or leave.calls)  # chains of hooks
+    except AttributeError:  # one function, or None
+        return any(hook is not None and getattr(hook, "calls", True) for hook in (enter, leave))
 
 
 class _Start:

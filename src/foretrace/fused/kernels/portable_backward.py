@@ -18,7 +18,7 @@ import triton
 import triton.language as tl
 
 from foretrace.fused.kernels.activation import activate_with_slope, kernel_precision, times_slope
-from foretrace.fused.kernels.launch import Repetition, identity, launcher, remember, repeated
+from foretrace.fused.kernels.launch import Repetition, identity, launcher, remember, repeated, uncopied
 from foretrace.fused.kernels.naming import naming
 from foretrace.fused.kernels.tiles import (
     choose_tile,
@@ -30,8 +30,10 @@ from foretrace.fused.kernels.tiles import (
 
 __all__ = ["gate_up_backward", "linear_act_backward"]
 
-# What was launched before with the very same operands.
+# What was launched before with the very same operands; and the rows of partial sums, which the tile decides, so that
+# the address that completes a launch's operands is known without choosing a tile again.
 _launches: dict[Any, Repetition] = {}
+_partial_rows: dict[Any, int] = {}
 
 
 @triton.jit
@@ -211,23 +213,33 @@ def _contract(
     into: torch.Tensor | None,
     options: dict[str, int],
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-    (m, k), n = grad_out.shape, down.shape[1]
     dtype = preact.dtype
+    given = (grad_out, down, preact)
+    elsewhere = None if into is preact or into is None else identity(into)
     into = preact.new_empty(preact.shape) if into is None else into
+    hidden = preact.new_empty((preact.shape[0], down.shape[1])) if want_hidden else None
+    dot = dot_precision() if dtype == torch.float32 else "tf32"
+    key = (
+        identity(*given), elsewhere or into.data_ptr(), None if hidden is None else hidden.data_ptr(),
+        gated, activation, dot, tuple(options.items()),
+    )  # fmt: skip
+    partial = None
+    if not want_bias:
+        if repeated(_launches, key):
+            return into, hidden, None
+    elif key in _partial_rows:
+        partial = preact.new_empty((_partial_rows[key], preact.shape[1]), dtype=torch.float32)
+        if repeated(_launches, (key, partial.data_ptr())):
+            return into, hidden, partial.sum(0)
+    (m, k), n = grad_out.shape, down.shape[1]
     grad_out, down, preact = with_dense_rows(grad_out), with_dense_rows(down), with_dense_rows(preact)
     in_place = into.data_ptr() == preact.data_ptr()
-    hidden = preact.new_empty((m, n)) if want_hidden else None
-    dot = dot_precision() if dtype == torch.float32 else "tf32"
-    partial = None
-    key = (identity(grad_out, down, preact, into, hidden), gated, activation, dot, tuple(options.items()))
-    if not want_bias and repeated(_launches, key):
-        return into, hidden, None
     tile = choose_tile(grad_out, (down,), backward=True)
     if options:
         tile = tile.changed(options)
-    tiles_m, width = triton.cdiv(m, tile.block_m), preact.shape[1]
-    if want_bias:
-        partial = preact.new_empty((tiles_m, width), dtype=torch.float32)
+    tiles_m = triton.cdiv(m, tile.block_m)
+    if want_bias and partial is None:
+        partial = preact.new_empty((tiles_m, preact.shape[1]), dtype=torch.float32)
     if m * n:
         start = launcher(
             foretrace_portable_backward,
@@ -254,6 +266,11 @@ def _contract(
             m, n, k, grad_out.stride(0), down.stride(0), preact.stride(0), into.stride(0),
         )  # fmt: skip
         start(*launch)
-        if not want_bias:
-            remember(_launches, key, start.repetition(*launch))
+        if uncopied(given, (grad_out, down, preact)):
+            repetition = start.repetition(*launch)
+            if partial is None:
+                remember(_launches, key, repetition)
+            else:
+                remember(_partial_rows, key, tiles_m)
+                remember(_launches, (key, partial.data_ptr()), repetition)
     return into, hidden, None if partial is None else partial.sum(0)

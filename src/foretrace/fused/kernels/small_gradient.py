@@ -95,17 +95,26 @@ def weight_gradient(grad: torch.Tensor, x: torch.Tensor, out: torch.Tensor | Non
     Raises `InputError` for anything else.
     """
     rows, n = grad.shape
-    k = x.shape[1]
+    rows_of_x, k = x.shape
     grad_stride, grad_step = grad.stride()
     x_stride, x_step = x.stride()
-    if not (0 < rows <= MOST_ROWS and grad.dtype == x.dtype in _HALVES and _dense(grad_step, n) and _dense(x_step, k)):
+    if not (
+        0 < rows <= MOST_ROWS and rows == rows_of_x and grad.dtype == x.dtype in _HALVES
+        and _dense(grad_step, n) and _dense(x_step, k)
+    ):  # fmt: skip
         raise InputError(
-            f"{rows} rows of {grad.dtype} cannot run through the weight gradient kernels (1 to {MOST_ROWS} of bf16 or "
-            "fp16, columns contiguous); use torch.mm."
+            f"{rows} and {rows_of_x} rows of {grad.dtype} and {x.dtype} cannot run through the weight gradient kernels "
+            f"(1 to {MOST_ROWS} of bf16 or fp16, columns contiguous); use torch.mm."
         )
     if out is None:
-        out = grad.new_empty((n, k))
-    out_stride = out.stride(0)
+        out, out_stride = grad.new_empty((n, k)), k
+    else:
+        out_stride, out_step = out.stride()
+        if out.shape != (n, k) or out.dtype != grad.dtype or not _dense(out_step, k):
+            raise InputError(
+                f"out is {out.dtype} of {tuple(out.shape)} with strides {out.stride()}; it must be {grad.dtype} of "
+                f"{(n, k)} with contiguous columns."
+            )
     key = (
         grad.data_ptr(), x.data_ptr(), out.data_ptr(), rows, n, k, grad_stride, x_stride, out_stride, grad.dtype,
         grad.get_device(),

@@ -123,14 +123,13 @@ class _FusedLayer(nn.Module):
         tensors = [item for item in (flat, *weights) if item is not None]
         training = torch.is_grad_enabled() and any(item.requires_grad for item in tensors)
         plan = self._plan(flat, weights, training)
+        recipe = Recipe(self.operation, str(self.kept.activation), self._packing, plan)
         if plan.is_plain:
-            result = self._plain(flat, *weights)
+            result = self._plain(recipe, flat, *weights)
+        elif training:
+            result = FusedFunction.apply(recipe, flat, *weights)  # type: ignore[no-untyped-call]
         else:
-            recipe = Recipe(self.operation, self.kept.activation, self._packing, plan)  # type: ignore[arg-type]
-            if training:
-                result = FusedFunction.apply(recipe, flat, *weights)  # type: ignore[no-untyped-call]
-            else:
-                result = recipe.forward(flat, tuple(weights), keep=False)[0]
+            result = recipe.forward(flat, tuple(weights), keep=False)[0]
         shaped: Tensor = result.reshape(*x.shape[:-1], result.shape[-1])
         return shaped
 
@@ -185,22 +184,22 @@ class _FusedLayer(nn.Module):
             f"{self.fused.assumed}"
         )
 
-    def _plain(self, x: Tensor, first: Any, up: Any, down: Any, bias: Any, up_bias: Any, down_bias: Any) -> Tensor:
+    def _plain(
+        self, recipe: Recipe, x: Tensor, first: Any, up: Any, down: Any, bias: Any, up_bias: Any, down_bias: Any
+    ) -> Tensor:
         """PyTorch's operators and its autograd, as the fused modules run where no kernel of theirs wins."""
         name = str(self.kept.activation)
         linear = nn.functional.linear
-        pre = linear(x, first, bias)
         if self.operation != "gated_mlp":
-            hidden = apply_activation(name, pre)
-        elif up is not None:
-            hidden = apply_activation(name, pre) * linear(x, up, up_bias)
+            hidden = apply_activation(name, linear(x, first, bias))
+            return hidden if down is None else linear(hidden, down, down_bias)
+        if self._packing == "gate_up":  # one product reads x once
+            gate, other = linear(x, first, bias).chunk(2, dim=-1)
         else:
-            gate, other = Recipe("gated_mlp", name, self._packing, _PLAIN).gate_and_up(pre.t())
-            hidden = apply_activation(name, gate.t()) * other.t()
-        return hidden if down is None else linear(hidden, down, down_bias)
-
-
-_PLAIN = FusedPlan("plain", "plain", "plain", "preact", "")
+            # Autograd brings the gradients of the halves of a stacked weight together by operators of its own.
+            (first, up), (bias, up_bias) = recipe.gate_and_up(first, up), recipe.gate_and_up(bias, up_bias)
+            gate, other = linear(x, first, bias), linear(x, up, up_bias)
+        return linear(apply_activation(name, gate) * other, down, down_bias)
 
 
 class _LigerMLP(nn.Module):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,6 +58,33 @@ def _gradient(name: str, grad: Tensor, x: Tensor, out: Tensor) -> Tensor:
     return out
 
 
+class Wanted(NamedTuple):
+    """Whether each of x and the `Weights` gets a gradient."""
+
+    x: bool
+    first: bool
+    up: bool
+    down: bool
+    bias: bool
+    up_bias: bool
+    down_bias: bool
+
+    @property
+    def sums(self) -> bool:
+        """Whether the column sums of the pre-activations' gradient are somebody's gradient."""
+        return self.bias or self.up_bias
+
+    @property
+    def inner(self) -> bool:
+        """Whether anything is wanted that is made of the pre-activations' gradient."""
+        return self.x or self.first or self.up or self.sums
+
+
+def _dense(bias: Tensor | None) -> Tensor | None:
+    """A bias as kernels read it: every other element of a stacked one is copied."""
+    return bias if bias is None or bias.stride(0) == 1 else bias.contiguous()
+
+
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.mm(x, weight.t()) if bias is None else torch.addmm(bias, x, weight.t())
 
@@ -76,12 +103,14 @@ class Recipe:
         """Whether there is a gate."""
         return self.operation == "gated_mlp"
 
-    def gate_and_up(self, both: Tensor) -> tuple[Tensor, Tensor]:
-        """Views of a stacked weight or bias."""
+    def gate_and_up(self, first: Any, up: Any) -> tuple[Any, Any]:
+        """Weights or biases, each of which may be ``None``: themselves, or views of the stacked one."""
+        if self.packing == "separate" or first is None:
+            return first, up
         if self.packing == "interleaved":
-            return both[0::2], both[1::2]
-        first, second = both.chunk(2)
-        return (first, second) if self.packing == "gate_up" else (second, first)
+            return first[0::2], first[1::2]
+        half = first.shape[0] // 2
+        return (first[:half], first[half:]) if self.packing == "gate_up" else (first[half:], first[:half])
 
     def expand(self, x: Tensor, weights: Weights, *, keep: bool) -> tuple[Tensor, Tensor | None]:
         """Hidden [M, N] and, if they are kept, the pre-activations."""
@@ -94,12 +123,10 @@ class Recipe:
             preact = _product(x, first, bias)
             plain = how == "plain"
             hidden = apply_activation(self.activation, preact) if plain else operators.act(preact, self.activation)
-            return hidden, preact
+            return hidden, preact if keep else None
         if how not in _NO_KERNEL:
-            gate = first
-            if up is None:
-                gate, up = self.gate_and_up(first)
-                bias, up_bias = (None, None) if bias is None else self.gate_and_up(bias)
+            gate, up = self.gate_and_up(first, up)
+            bias, up_bias = (_dense(item) for item in self.gate_and_up(bias, up_bias))
             hidden, preact = operators.gate_up(x, gate, up, bias, up_bias, self.activation, keep)
             return hidden, preact if keep else None
         gate, other, preact = self._separately(x, weights, keep=keep)
@@ -110,16 +137,19 @@ class Recipe:
     def _separately(self, x: Tensor, weights: Weights, *, keep: bool) -> tuple[Tensor, Tensor, Tensor | None]:
         """Both halves of the pre-activations by the library, and the two side by side if they are kept."""
         first, up, _, bias, up_bias, _ = weights
-        if up is None:
+        if self.packing == "gate_up":  # the one order in which both weights are one factor
             preact = _product(x, first, bias)
             gate, other = preact.chunk(2, dim=1)
-            return gate, other, preact
+            return gate, other, preact if keep else None
+        factors = self.gate_and_up(first, up)
+        biases = [_dense(item) for item in self.gate_and_up(bias, up_bias)]
         if not keep:
-            return _product(x, first, bias), _product(x, up, up_bias), None
-        half = first.shape[0]
+            gate, other = (_product(x, weight, own) for weight, own in zip(factors, biases, strict=True))
+            return gate, other, None
+        half = factors[0].shape[0]
         preact = x.new_empty(x.shape[0], 2 * half)
         gate, other = preact[:, :half], preact[:, half:]
-        for weight, own, columns in ((first, bias, gate), (up, up_bias, other)):
+        for weight, own, columns in zip(factors, biases, (gate, other), strict=True):
             if own is None:
                 torch.mm(x, weight.t(), out=columns)
             else:
@@ -137,34 +167,80 @@ class Recipe:
         return _product(hidden, down, bias), hidden, preact
 
     def through(
-        self, grad: Tensor, down: Tensor | None, preact: Tensor, *, bias: bool, again: bool
+        self, grad: Tensor, down: Tensor | None, preact: Tensor, *, bias: bool, again: bool, straight: bool
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Gradient of the pre-activations, its column sums, and hidden once more where it was not kept."""
+        """Gradient of the pre-activations, its column sums, and hidden once more where it was not kept.
+
+        ``straight``: everything was kept and every gradient is wanted.
+        """
         how = self.plan.backward
         if down is not None and how not in _NO_KERNEL:
             step = operators.gate_up_backward if self.gated else operators.linear_act_backward
             inside = bias and how not in _SUM_AFTERWARDS
             result, sums, hidden = step(grad, down, preact, self.activation, inside, again)
             if bias and not inside:
-                sums = self._sums(result)
+                sums = self._sums(result, straight)
             return result, sums if bias else None, hidden if again else None
         if down is not None:
             grad = torch.mm(grad, down)
         if how != "plain" and not self.gated:
             return self._elementwise_sums(grad, preact, bias, again)
         result, hidden = self._elementwise(grad, preact, again) if how != "plain" else self._plain(grad, preact, again)
-        return result, self._sums(result) if bias else None, hidden
+        return result, self._sums(result, straight) if bias else None, hidden
 
-    def _sums(self, gradient: Tensor) -> Tensor:
-        """A bias's gradient as a reduction of its own: in float32 where it is cast later, with the gate's and up's."""
-        return gradient.sum(0, dtype=torch.float32) if self.gated else gradient.sum(0)
+    def _sums(self, gradient: Tensor, straight: bool) -> Tensor:
+        """A bias's gradient as a reduction of its own: in float32, to be cast later, but where it casts itself."""
+        return gradient.sum(0) if straight and not self.gated else gradient.sum(0, dtype=torch.float32)
 
-    def weight_gradient(self, grad: Tensor, x: Tensor) -> Tensor:
-        """gradᵀ·x [N, K] for grad [M, N] and x [M, K]."""
+    def input_gradient(self, of_preact: Tensor, first: Tensor, up: Tensor | None) -> Tensor:
+        """Gradient of x [M, K]: one product where the weights are one factor, else the second is added to the first."""
+        if not self.gated or self.packing == "gate_up":
+            return torch.mm(of_preact, first)
+        gate, up = self.gate_and_up(first, up)
+        half = gate.shape[0]
+        return torch.mm(of_preact[:, :half], gate).addmm_(of_preact[:, half:], up)
+
+    def weight_gradients(self, of_preact: Tensor, x: Tensor, want: Wanted) -> tuple[Tensor | None, Tensor | None]:
+        """Gradients of the first (or stacked) and the up weight, as far as they are wanted."""
+        if not (want.first or want.up):
+            return None, None
+        if not self.gated or self.packing == "gate_up":
+            return self.weight_gradient(of_preact, x), None
+        half = of_preact.shape[1] // 2
+        of_gate, of_up = of_preact[:, :half], of_preact[:, half:]
+        if self.packing != "separate":
+            both = of_preact.new_empty(2 * half, x.shape[1])
+            for own, rows in zip((of_gate, of_up), self.gate_and_up(both, None), strict=True):
+                self.weight_gradient(own, x, rows)
+            return both, None
+        if want.first and want.up:
+            both = self.weight_gradient(of_preact, x)
+            return both[:half], both[half:]
+        only = self.weight_gradient(of_gate if want.first else of_up, x)
+        return (only, None) if want.first else (None, only)
+
+    def bias_gradients(self, sums: Tensor | None, dtype: torch.dtype) -> tuple[Tensor | None, Tensor | None]:
+        """Gradients of the first (or stacked) and the up bias from the column sums, gate first."""
+        if sums is None:
+            return None, None
+        sums = sums.to(dtype)
+        if not self.gated or self.packing == "gate_up":
+            return sums, None
+        half = sums.shape[0] // 2
+        if self.packing == "separate":
+            return sums[:half], sums[half:]
+        both = torch.empty_like(sums)
+        for own, elements in zip((sums[:half], sums[half:]), self.gate_and_up(both, None), strict=True):
+            elements.copy_(own)
+        return both, None
+
+    def weight_gradient(self, grad: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
+        """gradᵀ·x [N, K] for grad [M, N] and x [M, K], written to ``out`` if given."""
         if 0 < grad.shape[0] <= FEW_ROWS and grad.dtype in _HALVES and not self.plan.is_plain:
             made: Tensor = operators.weight_gradient(grad, x)
-            return made
-        return torch.mm(grad.t(), x)
+            # The kernel writes where it is told to; without data nothing needs to arrive there.
+            return made if out is None else out
+        return torch.mm(grad.t(), x) if out is None else torch.mm(grad.t(), x, out=out)
 
     def _elementwise_sums(
         self, grad: Tensor, preact: Tensor, bias: bool, again: bool
@@ -196,56 +272,63 @@ class Recipe:
 
 
 class FusedFunction(torch.autograd.Function):
-    """A whole layer; it keeps what the plan says: pre-activations and hidden, the former alone, or the input alone."""
+    """A whole layer; it keeps what the plan says: pre-activations and hidden, the former alone, or the input alone.
+
+    What no wanted gradient needs is neither kept nor computed.
+    """
 
     @staticmethod
     def forward(context: Any, recipe: Recipe, x: Tensor, *weights: Any) -> Tensor:
         """Output [M, out] of a call with ``recipe`` on x [M, K] and the `Weights`."""
-        save = recipe.plan.save
-        result, hidden, preact = recipe.forward(x, weights, keep=save != "input")
-        kept = hidden if save == "preact" and weights[2] is not None else None
-        context.save_for_backward(x, kept, None if save == "input" else preact, *weights)
-        context.recipe = recipe
+        want, save = Wanted(*context.needs_input_grad[1:]), recipe.plan.save
+        result, hidden, preact = recipe.forward(x, weights, keep=want.inner and save != "input")
+        # Where nothing inside is wanted, hidden is all that the second weight's gradient needs, and half as large.
+        keep_hidden = want.down and (save == "preact" or (save == "recompute" and not want.inner))
+        context.save_for_backward(x, hidden if keep_hidden else None, preact, *weights)
+        context.recipe, context.want = recipe, want
+        given = [wanted for wanted, item in zip(want, (x, *weights), strict=True) if item is not None]
+        context.straight = save == "preact" and recipe.packing == "separate" and all(given)
         return result
 
     @staticmethod
     def backward(context: Any, *gradients: Any) -> Any:
-        """The gradients of what forward was given, in the order in which the fused modules make them."""
+        """The wanted gradients of what forward was given, in the order in which the fused modules make them."""
         x, hidden, preact, *weights = context.saved_tensors
-        first, up, down, bias, up_bias, down_bias = weights
+        first, up, down, *_ = weights
         recipe: Recipe = context.recipe
+        want: Wanted = context.want
         grad = gradients[0].contiguous()
-        from_input = preact is None
-        last = hidden is not None and weights_come_last(*grad.shape)
-        if preact is None:
-            inner, preact = recipe.expand(x, weights, keep=True)
-            hidden = None if down is None else inner
+        last = hidden is not None and want.inner and weights_come_last(*grad.shape)
+        from_input = preact is None and hidden is None and (want.inner or want.down)
+        if from_input:
+            inner, preact = recipe.expand(x, weights, keep=want.inner)
+            hidden = inner if want.down else None
         of_down = None if hidden is None or last else recipe.weight_gradient(grad, hidden)
-        has_bias = bias is not None or up_bias is not None
-        again = hidden is None and down is not None
-        of_preact, sums, made = recipe.through(grad, down, preact, bias=has_bias, again=again)
-        if made is not None:
-            of_down = recipe.weight_gradient(grad, made)
-        # Only where everything comes from the input, a piece of the rows at a time, do weights go before it.
-        of_first = recipe.weight_gradient(of_preact, x) if from_input else None
-        half = first.shape[0]
-        of_x = None
-        if context.needs_input_grad[1]:
-            if up is None:
-                of_x = torch.mm(of_preact, first)
-            else:
-                of_x = torch.mm(of_preact[:, :half], first).addmm_(of_preact[:, half:], up)
-        if last:
-            of_down = recipe.weight_gradient(grad, hidden)
-        if of_first is None:
-            of_first = recipe.weight_gradient(of_preact, x)
+        of_x = of_first = of_up = sums = None
+        if want.inner:
+            again = want.down and hidden is None
+            of_preact, sums, made = recipe.through(
+                grad, down, preact, bias=want.sums, again=again, straight=context.straight
+            )
+            if made is not None:
+                of_down = recipe.weight_gradient(grad, made)
+            # Only where everything comes from the input, a piece of the rows at a time, do weights go before it.
+            if from_input:
+                of_first, of_up = recipe.weight_gradients(of_preact, x, want)
+            if want.x:
+                of_x = recipe.input_gradient(of_preact, first, up)
+            if last:
+                of_down = recipe.weight_gradient(grad, hidden)
+            if not from_input:
+                of_first, of_up = recipe.weight_gradients(of_preact, x, want)
+        of_bias, of_up_bias = recipe.bias_gradients(sums, x.dtype)
         return (
             None,
             of_x,
-            of_first[:half],
-            None if up is None else of_first[half:],
+            of_first,
+            of_up,
             of_down,
-            None if bias is None or sums is None else sums[:half].to(x.dtype),
-            None if up_bias is None or sums is None else sums[half:].to(x.dtype),
-            None if down_bias is None else grad.sum(0),
+            of_bias if want.bias else None,
+            of_up_bias if want.up_bias else None,
+            grad.sum(0) if want.down_bias else None,
         )

@@ -168,13 +168,13 @@ def _backward(
     slots: int,
     block_n: int,
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-    rows, columns = grad_out.shape[0], down.shape[1]
     grad = preact.new_empty(preact.shape) if into is None else into
-    hidden = grad_out.new_empty((rows, columns)) if want_hidden else None
+    hidden = grad_out.new_empty((grad_out.shape[0], down.shape[1])) if want_hidden else None
     key = (
-        grad_out.data_ptr(), down.data_ptr(), preact.data_ptr(), grad.data_ptr(),
+        grad_out.data_ptr(), down.data_ptr(), preact.data_ptr(),
+        None if into is preact else (grad.data_ptr(), grad.shape, grad.stride(), grad.dtype),
         None if hidden is None else hidden.data_ptr(), grad_out.shape, grad_out.stride(), grad_out.dtype, down.shape,
-        down.stride(), down.dtype, preact.shape, preact.stride(), preact.dtype, grad.shape, grad.stride(), grad.dtype,
+        down.stride(), down.dtype, preact.shape, preact.stride(), preact.dtype,
         grad_out.get_device(), gated, activation, group, stages, slots, block_n,
     )  # fmt: skip
     if not repeated(_backwards, key):
