@@ -81,7 +81,7 @@ def gated_mlp(
     out, n, k = _check_gated(tensors, packing)
     check_words(save, precision)
     ours, training = direct(tensors)
-    if compiling and _traced():
+    if compiling and _traced(tensors[0]):
         y = _operators().gated_mlp(_flat(tensors[0]), *tensors[1:], name, packing, save, precision)
         return _unflat(y, x)
     if not ours:
@@ -163,7 +163,7 @@ def mlp(
     out = _check_down(tensors[2], tensors[4], n, "weight2", "bias2")
     check_words(save, precision)
     ours, training = direct(tensors)
-    if compiling and _traced():
+    if compiling and _traced(tensors[0]):
         return _unflat(_operators().mlp(_flat(tensors[0]), *tensors[1:], name, save, precision), x)
     if not ours:
         return eager.mlp(*tensors, name)
@@ -224,7 +224,7 @@ def linear_act(
     n, k = _check_linear(*tensors, "weight", "bias")
     check_words(save, precision)
     ours, training = direct(tensors)
-    if compiling and _traced():
+    if compiling and _traced(tensors[0]):
         return _unflat(_operators().linear_act(_flat(tensors[0]), *tensors[1:], name, save, precision), x)
     if not ours:
         return eager.linear_act(*tensors, name)
@@ -283,7 +283,7 @@ def gated_act(
         fail_shape("up", up.shape, f"gate's {list(gate.shape)}")
     check_words("auto", precision)
     ours, training = direct((gate, up))
-    if compiling and gate.dim() and _traced():
+    if compiling and gate.dim() and _traced(gate):
         return _operators().gated_act(gate, up, name, precision)  # type: ignore[no-any-return]
     if not ours or not gate.dim():
         return eager.gated_act(gate, up, name)
@@ -324,9 +324,13 @@ _straight_mlp: Final = _past_python(straight.StraightMLPFunction)
 _straight_linear_act: Final = _past_python(straight.StraightLinearActFunction)
 
 
-def _traced() -> bool:
-    """Whether a compiler is looking, which is to see one operator; inside a transform it sees PyTorch's own."""
-    return torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()
+def _traced(x: Tensor) -> bool:
+    """Whether a compiler is looking, which is to see one operator.
+
+    Inside a transform it sees PyTorch's own, and of tensors without values: there is nothing to run, and who traces
+    them may know PyTorch's only.
+    """
+    return torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active() and not x.is_meta
 
 
 def _operators() -> Any:

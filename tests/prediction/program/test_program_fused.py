@@ -272,16 +272,27 @@ def products_of_backward(
     module: Any, rows: int, plan: tuple[str, str, str, str], dtype: Any = None, width: int = K
 ) -> list[Any]:
     """Operator and shape of every product of a training step after the two of forward, for ``rows`` of ``width``."""
+    x = torch.empty(rows, width, device="meta", dtype=dtype or torch.bfloat16, requires_grad=True)
+    return products_of(training_step(module, x, plan))[2:]
+
+
+def training_step(module: Any, x: Any, plan: tuple[str, str, str, str]) -> list[Any]:
+    """What a training step under a plan runs on the GPU, without the helpers of products."""
     from foretrace.prediction.predict import predict as predict_with
 
     asked = FusedModules(lambda _: FusedPlan(*plan, "the test says so"), lambda function: (function, None), "")
-    x = torch.empty(rows, width, device="meta", dtype=dtype or torch.bfloat16, requires_grad=True)
-    info = predict_with(module, (x,), gpu="H200", mode="train", fused=asked).info
+    rows = predict_with(module, (x,), gpu="H200", mode="train", fused=asked).info.rows
     # Helper kernels have no FLOPs.
-    return [(row.op, row.shape) for row in info.rows if row.kind == "gemm" and row.flops is not None][2:]
+    return [row for row in rows if row.kind != "gemm" or row.flops is not None]
+
+
+def products_of(kernels: list[Any]) -> list[Any]:
+    return [(row.op, row.shape) for row in kernels if row.kind == "gemm"]
 
 
 HOPPER, INPUT = ("hopper", "plain", "hopper", "preact"), ("hopper", "plain", "hopper", "input")
+PLAIN, ELEMENTWISE = ("plain", "plain", "plain", "preact"), ("elementwise", "plain", "elementwise", "preact")
+PACKINGS = ("separate", "gate_up", "up_gate", "interleaved")
 OPTIONS = {"bias": False, "device": "meta", "dtype": torch.bfloat16}
 
 
@@ -339,9 +350,200 @@ def test_the_predictor_and_the_modules_say_the_same_of_few_rows() -> None:
         assert weights_come_last(*shape) == weight_gradient.weights_come_last(torch.empty(shape, device="meta"))
 
 
+# ---- stacked weights, and gradients that nobody wants ----
+
+
+@pytest.mark.parametrize("plan", [HOPPER, ELEMENTWISE])
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_gate_and_up_are_one_factor_where_they_lie_one_after_the_other(packing: str, plan: Any) -> None:
+    rows = 64
+    x = torch.empty(rows, K, device="meta", dtype=torch.bfloat16, requires_grad=True)
+    found = products_of(training_step(fused.GatedMLP(K, N, packing=packing, **OPTIONS), x, plan))
+    one = [("aten::mm", f"{rows}×{2 * N}×{K} TN")]
+    two = [("aten::mm", f"{rows}×{N}×{K} TN")] * 2
+    step = "aten::mm" if plan is ELEMENTWISE else "foretrace::gate_up_backward"
+    expand = one if packing == "gate_up" else two
+    assert found == [
+        *(expand if plan is ELEMENTWISE else [("foretrace::gate_up", one[0][1])]),
+        ("aten::mm", f"{rows}×{K}×{N} TN"),
+        (step, f"{rows}×{N}×{K} NN"),
+        *(
+            [("aten::mm", f"{rows}×{K}×{2 * N} NN")]
+            if packing == "gate_up"
+            else [("aten::mm", f"{rows}×{K}×{N} NN"), ("aten::addmm_", f"{rows}×{K}×{N} NN")]
+        ),
+        ("aten::mm", f"{K}×{N}×{rows} NT"),
+        *(
+            [("aten::mm", f"{2 * N}×{K}×{rows} NT")]
+            if packing in ("separate", "gate_up")
+            else [("aten::mm", f"{N}×{K}×{rows} NT")] * 2
+        ),
+    ]
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_pytorch_s_autograd_puts_the_gradients_of_halves_together(packing: str) -> None:
+    x = torch.empty(64, K, device="meta", dtype=torch.bfloat16, requires_grad=True)
+    kernels = training_step(fused.GatedMLP(K, N, packing=packing, **OPTIONS), x, PLAIN)
+    whole = packing == "gate_up"
+    shapes = [shape for _, shape in products_of(kernels)]
+    assert shapes[: 2 if whole else 3] == [
+        *([f"64×{2 * N}×{K} TN"] if whole else [f"64×{N}×{K} TN"] * 2),
+        f"64×{K}×{N} TN",
+    ]
+    assert len(shapes) == (6 if whole else 9)
+    # Each half's gradient is copied into zeros as large as the stacked weight, and both are added.
+    together = [row.op for row in kernels if row.kind != "gemm" and row.bytes and row.bytes >= 2 * 2 * N * K]
+    filled = ["aten::fill_", "aten::copy_"]
+    assert together == ([*filled, *filled, "aten::add"] if packing in ("up_gate", "interleaved") else [])
+
+
+@pytest.mark.parametrize("packing", ["up_gate", "interleaved"])
+def test_from_few_rows_each_half_of_a_stacked_gradient_is_a_kernel(packing: str) -> None:
+    module = fused.GatedMLP(K, N, packing=packing, **OPTIONS)
+    step = "foretrace::weight_gradient"
+    for plan in (HOPPER, ELEMENTWISE):
+        backward = products_of_backward(module, 16, plan)
+        assert backward[-3:] == [(step, f"{K}×{N}×16 NT"), *[(step, f"{N}×{K}×16 NT")] * 2]
+
+
+def test_a_bias_of_alternating_elements_is_copied_on_its_way_in_and_out() -> None:
+    options = {**OPTIONS, "bias": True}
+    x = torch.empty(64, K, device="meta", dtype=torch.bfloat16, requires_grad=True)
+    found = {}
+    for packing in PACKINGS:
+        steps = training_step(fused.GatedMLP(K, N, packing=packing, **options), x, HOPPER)
+        found[packing] = [row.bytes for row in steps if row.op == "aten::copy_" and row.bytes < 64 * K]
+    # All cast the sums, which are made in float32; a bias of one half is copied to or from its place.
+    cast, half = 2 * N * (4 + 2), N * (2 + 2)
+    assert found == {
+        "separate": [cast],
+        "gate_up": [cast],
+        "up_gate": [cast, half, half],
+        "interleaved": [half, half, cast, half, half],
+    }
+
+
+def frozen(module: Any, *names: str) -> Any:
+    """The module with only the parameters of layers of these names trained."""
+    for name, parameter in module.named_parameters():
+        parameter.requires_grad_(name.partition(".")[0] in names)
+    return module
+
+
+def test_only_the_gradients_that_are_wanted_are_made() -> None:
+    rows = 64
+    through, of_x = ("foretrace::gate_up_backward", f"{rows}×{N}×{K} NN"), f"{rows}×{K}×{N} NN"
+    both = [("aten::mm", of_x), ("aten::addmm_", of_x)]
+    of_down, of_half = ("aten::mm", f"{K}×{N}×{rows} NT"), ("aten::mm", f"{N}×{K}×{rows} NT")
+    cases: dict[tuple[str, ...], list[Any]] = {
+        (): [through, *both],
+        ("gate_proj", "up_proj"): [through, *both, ("aten::mm", f"{2 * N}×{K}×{rows} NT")],
+        ("up_proj", "down_proj"): [through, *both, of_down, of_half],
+        ("gate_proj",): [through, *both, of_half],
+    }
+    for names, expected in cases.items():
+        assert products_of_backward(frozen(fused.GatedMLP(K, N, **OPTIONS), *names), rows, HOPPER) == expected, names
+    stacked = products_of_backward(frozen(fused.GatedMLP(K, N, packing="interleaved", **OPTIONS)), rows, HOPPER)
+    assert stacked == [through, *both]
+    single = products_of_backward(frozen(fused.MLP(K, N, **OPTIONS), "fc1"), rows, HOPPER)
+    assert single == [
+        ("foretrace::linear_act_backward", f"{rows}×{N}×{K} NN"),
+        ("aten::mm", of_x),
+        of_half,
+    ]
+
+
+def test_an_input_without_a_gradient_saves_its_products() -> None:
+    x = torch.empty(64, K, device="meta", dtype=torch.bfloat16)
+    kernels = training_step(fused.GatedMLP(K, N, packing="up_gate", **OPTIONS), x, HOPPER)
+    assert products_of(kernels)[2:] == [
+        ("foretrace::gate_up_backward", f"64×{N}×{K} NN"),
+        ("aten::mm", f"{K}×{N}×64 NT"),
+        *[("aten::mm", f"{N}×{K}×64 NT")] * 2,
+    ]
+
+
+@pytest.mark.parametrize("save", ["preact", "recompute", "input"])
+def test_the_second_weight_alone_needs_nothing_but_hidden(save: str) -> None:
+    x = torch.empty(64, K, device="meta", dtype=torch.bfloat16)
+    module = frozen(fused.GatedMLP(K, N, **OPTIONS), "down_proj")
+    kernels = training_step(module, x, ("hopper", "plain", "hopper", save))
+    again = [("foretrace::gate_up", f"64×{2 * N}×{K} TN")] if save == "input" else []
+    assert products_of(kernels)[2:] == [*again, ("aten::mm", f"{K}×{N}×64 NT")]
+    # No pre-activations are written, neither in forward nor when it is run again.
+    steps = [row for row in kernels if row.op == "foretrace::gate_up"]
+    assert {row.bytes for row in steps} == {2 * (64 * K + 2 * N * K + 64 * N)}
+
+
+TRAINED = (
+    ("gate_proj", "up_proj", "gate_up_proj", "fc1", "down_proj", "fc2"),
+    ("gate_proj", "gate_up_proj", "fc1"),
+    ("up_proj", "down_proj", "fc2"),
+    ("down_proj", "fc2"),
+    (),
+)
+
+
+@pytest.mark.parametrize("rows", [16, 40])
+@pytest.mark.parametrize("save", ["auto", "preact", "recompute", "input"])
+@pytest.mark.parametrize("packing", [*PACKINGS, None])
+def test_the_modules_run_the_products_that_are_predicted(
+    packing: str | None, save: str, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ways of running without a kernel: PyTorch's autograd, and the steps in PyTorch's operators."""
+    from foretrace.fused import inputs
+    from foretrace.prediction.program.fused import with_fused
+
+    # Under a dispatch mode the modules would leave everything to autograd; this one only looks.
+    monkeypatch.setattr(inputs, "_transformed", lambda: False)
+    # A plan of PyTorch's operators alone is autograd's, unless the module says what to keep.
+    plan = FusedPlan(*PLAIN, "")
+    asked = FusedModules(lambda _: plan, lambda function: (function, None), "")
+    for bias in (False, True):
+        for names in TRAINED:
+            for wants in (True, False):
+                if not (names or wants):  # nothing to train
+                    continue
+                seen = []
+                for device in ("cpu", "meta"):
+                    options = {"bias": bias, "out_features": 24, "save": save, "device": device}
+                    made = fused.GatedMLP(8, 16, packing=packing, **options) if packing else fused.MLP(8, 16, **options)
+                    module = frozen(made, *names)
+                    x = torch.zeros(rows, 8, device=device, requires_grad=wants)
+                    run = module if device == "cpu" else with_fused(module, asked, [])
+                    seen.append(operators_of(run, x, only_products=save != "auto"))
+                assert seen[0] == seen[1], (bias, names, wants)
+                assert {"mm", "addmm"} & {name for name, _ in seen[0]}
+
+
+def operators_of(module: Any, x: Any, *, only_products: bool) -> list[Any]:
+    """What launches kernels in a training step, or its products alone: name, shapes and strides of operands."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    found: list[Any] = []
+
+    class Look(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name = function.overloadpacket.__name__
+            wanted = name in ("mm", "addmm", "addmm_") if only_products else not (function.is_view or name in VIEWS)
+            if wanted:
+                found.append((name, [(*item.shape, *item.stride()) for item in args if isinstance(item, torch.Tensor)]))
+            return function(*args, **(kwargs or {}))
+
+    with Look():
+        y = module(x)
+        y.backward(torch.ones_like(y))
+    return found
+
+
+# Views by another name.
+VIEWS = ("_unsafe_view", "detach")
+
+
 def test_where_no_kernel_can_run_pytorch_s_operators_are_predicted() -> None:
     assert [op for _, op in kinds(predict("foretrace", gpu="MI300X"))] == [
-        *("aten::mm", "aten::gelu", "aten::mm", "aten::mul", "aten::mm")
+        *("aten::mm", "aten::mm", "aten::gelu", "aten::mul", "aten::mm")
     ]
 
 

@@ -124,7 +124,9 @@ class _FusedLayer(nn.Module):
         training = torch.is_grad_enabled() and any(item.requires_grad for item in tensors)
         plan = self._plan(flat, weights, training)
         recipe = Recipe(self.operation, str(self.kept.activation), self._packing, plan)
-        if plan.is_plain:
+        # A module that says what to keep is run by the fused modules' own autograd function, whatever its kernels.
+        asked = training and str(self.kept.save) != "auto"
+        if plan.is_plain and not asked:
             result = self._plain(recipe, flat, *weights)
         elif training:
             result = FusedFunction.apply(recipe, flat, *weights)  # type: ignore[no-untyped-call]

@@ -31,7 +31,8 @@ Weights = tuple[Tensor, Tensor | None, Tensor | None, Tensor | None, Tensor | No
 def apply_activation(name: str, x: Tensor) -> Tensor:
     """The activation by PyTorch's operators."""
     if name == "relu2":
-        return functional.relu(x).square()
+        positive = functional.relu(x)
+        return positive * positive
     if name.startswith("gelu"):
         return functional.gelu(x, approximate="tanh" if name == "gelu_tanh" else "none")
     named: dict[str, Callable[[Tensor], Tensor]] = {
