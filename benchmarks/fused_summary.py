@@ -19,7 +19,8 @@ _BEGIN, _END = "<!-- measured: begin -->", "<!-- measured: end -->"
 # In this order; others are left to the files.
 _SHOWN = (
     "eager", "compile", "max-autotune", "max-autotune-tma", "liger", "liger-fused", "quack", "addmm_activation",
-    "foretrace", "foretrace-stacked", "foretrace-fast", "foretrace-recompute", "foretrace-input",
+    "foretrace", "foretrace-stacked", "foretrace-compiled", "foretrace-fast", "foretrace-recompute", "foretrace-input",
+    "cublas",
 )  # fmt: skip
 _ROWS = ((1, 1), (16, 16), (128, 512), (2048, 16384))
 
@@ -36,7 +37,8 @@ def summary(folder: Path = FOLDER) -> str:
     documents = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     parts = []
     for suite in ("mlp", "train", "linear"):
-        parts += [_case(record) for record in _records(documents, suite)]
+        records = sorted(_records(documents, suite), key=lambda record: (record["k"], record["activation"]))
+        parts += [_case(record) for record in records]
     grid = _records(documents, "never-slower")
     if grid:
         parts.append(_grid(grid))
@@ -83,17 +85,17 @@ def _grid(records: Sequence[dict[str, Any]]) -> str:
     rows = []
     for mode, what in (("forward", "forward"), ("train", "forward and backward")):
         for low, high in _ROWS:
-            found = [
-                record["against_best"]["ratio"]["median"]
-                for record in records
-                if record["mode"] == mode and low <= record["m"] <= high
-            ]
-            middle = statistics.median(found)
-            span = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-            rows.append([what, span, f"{len(found)}", f"{min(found):.3f}", f"{middle:.3f}", f"{max(found):.3f}"])
-    head = ["", "rows", "cases", "best", "median", "worst"]
-    title = f"### {len(records)} gated MLPs: GPU time over that of the best of eager, compile and Liger"
-    return f"{title}\n\n{_table(head, rows)}\n"
+            cases = [record for record in records if record["mode"] == mode and low <= record["m"] <= high]
+            row = [what, f"{low:,}" if low == high else f"{low:,} to {high:,}", f"{len(cases)}"]
+            for clock in ("against_best", "against_best_wall"):
+                found = [record[clock]["ratio"]["median"] for record in cases if record[clock] is not None]
+                row += [f"{statistics.median(found):.3f}", f"{min(found):.3f} to {max(found):.3f}"]
+            rows.append(row)
+    head = ["", "rows", "cases", "GPU time", "best to worst", "wall time", "best to worst"]
+    title = f"### {len(records)} gated MLPs: time over that of the best of eager, compile and Liger"
+    slowest = max(records, key=lambda record: float(record["against_best"]["ratio"]["median"]))
+    worst = f"The worst in GPU time is {slowest['name']}, against {slowest['against_best']['other']}."
+    return f"{title}\n\n{_table(head, rows)}\n\n{worst}\n"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -36,6 +36,7 @@ def predict(*words: object) -> int:
         (["mlp", "--gpu", "H200", "--variant", "compile-max-autotune"], "times candidate kernels on the GPU itself"),
         (["mlp", "--gpu", "H200", "--variant", "reduce-overhead"], "--variant compile is the nearest"),
         (["mlp", "--gpu", "H200", "--variant", "fast"], "--variant fast is not known; choose from eager, compile"),
+        (["mlp", "--gpu", "H200", "--variant", "eager", "--variant", "compile"], "predict each by itself"),
         (["mlp", "--gpu", "H200", "--variant", "hub:a/b@1"], "what a layer of the hub launches is known to its code"),
         (["mlp", "--gpu", "H200", "--variant", "foretrace+compile"], "--variant foretrace is the nearest"),
         (["linear", "--gpu", "H200", "--variant", "foretrace"], "found nothing to replace in Linear"),

@@ -8,19 +8,15 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from foretrace.errors import MissingExtraError
 from foretrace.knowledge.gpus import Gpu
-from foretrace.knowledge.releases import LATER_TRITON, TRITON_OF_TORCH
 from foretrace.prediction import predict as predictor
 from foretrace.prediction.dispatch import FusedModules, FusedPlan, FusedProblem
 from foretrace.prediction.predict import Prediction, find_gpu
 from foretrace.prediction.variants import check_variant
 from foretrace.prediction.work import Mode
-
-if TYPE_CHECKING:
-    from foretrace.fused.dispatch.environment import Environment
 
 __all__ = ["architecture_of", "fused_on", "need_torch", "predict"]
 
@@ -90,7 +86,9 @@ def fused_on(gpu: Gpu, release: tuple[int, int] | None) -> FusedModules:
 
     What an autotune found on a GPU that is here, and overrides, count for nothing: they belong to this machine.
     """
-    environment, assumed = _environment(release)
+    from foretrace.fused.dispatch.environment import elsewhere
+
+    environment, assumed = elsewhere(release)
     architecture = architecture_of(gpu)
 
     def plan(asked: FusedProblem) -> FusedPlan:
@@ -111,21 +109,3 @@ def fused_on(gpu: Gpu, release: tuple[int, int] | None) -> FusedModules:
         return swapped, note_of(swapped)
 
     return FusedModules(plan, swap, assumed)
-
-
-def _environment(release: tuple[int, int] | None) -> tuple[Environment, str]:
-    """The versions to ask dispatch about, and what was assumed of them."""
-    from foretrace.fused.dispatch.environment import Environment, current
-
-    here = current()
-    release = release or here.torch
-    if release is None:
-        return here, "it is not known which torch will run there"
-    known = TRITON_OF_TORCH.get(release)
-    triton = known or (LATER_TRITON if release > max(TRITON_OF_TORCH) else None)
-    versions = f"torch {release[0]}.{release[1]}"
-    if triton is None:
-        return Environment(release, None), f"{versions} is older than any that the fused modules run with"
-    if known is None:
-        return Environment(release, triton), f"assumed: a Triton later than 3.7, as {versions} is expected to bring"
-    return Environment(release, triton), f"assumed: Triton {triton[0]}.{triton[1]}, which {versions} brings"

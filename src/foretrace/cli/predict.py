@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpu", metavar="NAME", help="required: the GPU to predict for, such as H200 or A100")
     add_size_flags(parser)
     parser.add_argument(
-        "--variant", metavar="NAME", default="eager", help="eager (the default), compile, foretrace or liger"
+        "--variant", metavar="NAME", action="append", help="eager (the default), compile, foretrace or liger"
     )
     parser.add_argument(
         "--mode", choices=flags.MODES, default="forward", help="forward without gradients, or forward and backward"
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     if args.gpu is None:
         raise InputError(f"name the GPU to predict for: --gpu {' or --gpu '.join(_examples())}")
     gpu = find_gpu(args.gpu)
-    check_variant(args.variant)
+    check_variant(_variant(args))
     release = _release(args.torch)
     if args.target is None:
         raise InputError("nothing to predict was given: a workload, as in foretrace predict mlp, or FILE.py:FACTORY")
@@ -91,6 +91,17 @@ def _examples() -> list[str]:
     return [gpu.short for name in ("H200", "A100") if (gpu := gpus.find(name)) is not None]
 
 
+def _variant(args: argparse.Namespace) -> str:
+    """The one that was asked for; other commands take several."""
+    variants: list[str] = args.variant or ["eager"]
+    if len(variants) > 1:
+        raise InputError(
+            f"a prediction is of one variant, and {len(variants)} were given; predict each by itself, with --output, "
+            "and compare the files with foretrace compare"
+        )
+    return variants[0]
+
+
 def _release(version: str | None) -> tuple[int, int] | None:
     """``2.11.0+cu130`` → ``(2, 11)``."""
     if version is None:
@@ -114,7 +125,7 @@ def _predict(subject: Subject, args: argparse.Namespace, gpu: Gpu, release: tupl
         program.keywords,
         gpu=gpu,
         name=" ".join([subject.name, *(f"{name} {value}" for name, value in subject.parameters.items())]),
-        variant=args.variant,
+        variant=_variant(args),
         mode=args.mode,
         annotation=program.annotation,
         release=release,

@@ -1,6 +1,7 @@
 """``fused.explain``: which implementation for each step, why, from where, and what the others would cost."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 from foretrace import fused
 from foretrace.errors import InputError
 from foretrace.fused.dispatch import cache, clear, override
+from foretrace.fused.dispatch import environment as environment_module
 from foretrace.fused.dispatch import explain as explain_module
 from foretrace.fused.dispatch import plans as plans_module
 from foretrace.fused.dispatch.cache import Tuned
@@ -42,7 +44,7 @@ def test_a_problem_nobody_measured_is_explained_by_the_model():
     assert lines[0] == ("gated_mlp, forward: 8,192 rows, 768 → 3,072 → 768, bfloat16, gelu_tanh (exact), sm_90")
     assert lines[1] == "  expand (input to hidden): hopper"
     assert "    small        is for at most 16 rows, these are 8192" in lines
-    assert any(line.startswith("    tma ") and line.endswith("µs expected") for line in lines)
+    assert any(re.fullmatch(r"    tma +\d+ µs expected, 14 on the host", line) for line in lines)
     assert lines[-1] == "  from: model (the analytical model expects it to be the fastest)"
 
 
@@ -62,7 +64,9 @@ def test_a_table_shows_what_the_others_were_measured_to_cost(monkeypatch: pytest
     text = str(explain(MLP))
     assert "  expand (input to hidden): tma\n" in text
     assert "  from: table (the fastest of 2 measured on NVIDIA H200)\n" in text
-    assert "    243.0 µs measured: expand=plain project=plain" in text
+    head = "  measured, the GPU's time of a whole call in a CUDA graph:\n"
+    assert f"{head}    171.0 µs: expand=tma project=plain\n" in text
+    assert "    243.0 µs: expand=plain project=plain" in text
 
 
 def test_an_autotune_shows_what_it_refused(monkeypatch: pytest.MonkeyPatch):
@@ -92,7 +96,8 @@ def test_it_is_plain_data_too():
     assert document["choice"] == {"expand": "hopper", "project": "plain", "backward": "hopper", "save": "preact"}
     assert document["problem"]["n"] == 3072
     small = next(option for option in document["options"]["project"] if option["name"] == "small")
-    assert small == {"name": "small", "cost_us": None, "reason": "is for at most 16 rows, these are 8192"}
+    reason = "is for at most 16 rows, these are 8192"
+    assert small == {"name": "small", "cost_us": None, "reason": reason, "gpu_us": None, "host_us": None}
     assert document["measured_us"] == {}
 
 
@@ -137,10 +142,11 @@ def test_the_expected_time_of_the_chosen_steps_is_added_up_and_named():
     found = explain(MLP)
     assert isinstance(found, Explanation)
     (line,) = [line for line in str(found).splitlines() if line.startswith("  these 2 steps: ")]
-    assert line.endswith(" µs expected; of a step, the longer of GPU and host time")
+    assert line.endswith(" µs expected, of each the longer of GPU and host")
     costs = {role: {one.name: one.cost_us or 0.0 for one in options} for role, options in found.options}
     assert f"{costs['expand']['hopper'] + costs['project']['plain']:,.0f} µs" in line
-    assert "the host's may decide" in str(explain(replace(MLP, m=1)))
+    training = str(explain(replace(MLP, training=True)))
+    assert "of each the longer of GPU and host; the gradients of x and of the weights come on top\n" in training
 
 
 def test_what_keeps_every_kernel_out_is_said_once():
@@ -167,6 +173,19 @@ def test_a_gpu_one_has_not_explains_layers_without_values(save: str):
     with pytest.raises(InputError, match=r"on the meta device, .*architecture='sm_90'"):
         fused.explain(layer, x)
     assert layer(x).shape == x.shape
+
+
+def test_of_a_gpu_that_is_not_here_the_triton_is_assumed_that_its_torch_brings(monkeypatch: pytest.MonkeyPatch):
+    """What is installed here, or is not, says nothing of the machine with the GPU."""
+    for module in (plans_module, environment_module):
+        monkeypatch.setattr(module, "current", lambda: Environment((2, 11), None))
+    layer = fused.GatedMLP(768, 3072, device="meta", dtype=torch.bfloat16)
+    x = torch.empty(8192, 768, device="meta", dtype=torch.bfloat16)
+    found = fused.explain(layer, x, architecture="H200", training=False)
+    assert isinstance(found, Explanation)
+    assert found.plan.expand.name == "hopper"
+    assert str(found).endswith("  assumed: Triton 3.6, which torch 2.11 brings")
+    assert found.to_dict()["assumed"] == "assumed: Triton 3.6, which torch 2.11 brings"
 
 
 def test_an_override_is_judged_for_the_architecture_that_is_asked_about():

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 from foretrace.fused.dispatch.candidates import CANDIDATES, has_step, refusal, untried
 from foretrace.fused.dispatch.choice import Choice, Role, parse_choice, roles_of
 from foretrace.fused.dispatch.environment import Environment
-from foretrace.fused.dispatch.model import cost_us, device_of, options_for
+from foretrace.fused.dispatch.model import Expense, device_of, expense, options_for
 from foretrace.fused.dispatch.tables import Table, nearest
-from foretrace.fused.dispatch.training import is_worth_it
+from foretrace.fused.dispatch.training import step
 from foretrace.fused.plan import Implementation, Plan, Problem
 
 __all__ = ["Option", "Source", "choose", "modelled", "only_possible", "options_of", "plan_of", "tabled"]
-
-_HOST_BOUND: Final = (
-    "the analytical model expects the host to decide here, and a backward in Python to cost it more than kernels save"
-)
 
 Source = Literal["table", "model", "autotune", "override", "only choice"]
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A candidate for one step: µs the model expects (``None``: not known), and why it is out, if it is."""
+    """A candidate for one step: µs the model expects (``None``: not known), and why it is out, if it is.
+
+    ``cost_us``: the longer of ``gpu_us`` and of ``host_us``, the time to launch it; a little more, for the other.
+    """
 
     name: str
     cost_us: float | None
     reason: str | None
+    gpu_us: float | None = None
+    host_us: float | None = None
 
 
 def options_of(role: Role, problem: Problem, environment: Environment) -> list[Option]:
@@ -40,8 +41,9 @@ def options_of(role: Role, problem: Problem, environment: Environment) -> list[O
         if not has_step(candidate.name, problem.operation, role):
             continue
         reason = refusal(candidate, role, problem, environment)
-        cost = cost_us(role, candidate.name, problem, device) if reason is None and device is not None else None
-        found.append(Option(candidate.name, cost, reason or untried(candidate, problem)))
+        cost = expense(role, candidate.name, problem, device) if reason is None and device is not None else None
+        times = (None, None, None) if cost is None else (cost.us, cost.gpu, cost.host)
+        found.append(Option(candidate.name, times[0], reason or untried(candidate, problem), *times[1:]))
     # The sort is stable: equal costs keep the order of the table of candidates.
     return sorted(found, key=lambda o: (o.reason is not None, o.cost_us is None, o.cost_us or 0.0))
 
@@ -70,9 +72,12 @@ def modelled(problem: Problem, environment: Environment) -> Plan:
         why = f"{'every kernel' if same else refused[0].name} {refused[0].reason}" if refused else "there is no kernel"
         return plan_of(choice, "only choice", f"nothing but plain PyTorch can run here: {why}")
     device = device_of(problem.architecture)
-    if problem.training and device is not None and not is_worth_it(choice, problem, device):
-        return plan_of(Choice(), "model", _HOST_BOUND, tuple(costs))
-    return plan_of(choice, "model", "the analytical model expects it to be the fastest", tuple(costs))
+    if problem.training and device is not None:
+        ours, plain = step(choice, problem, device), step(Choice(), problem, device)
+        if ours is not None and plain is not None and plain.us <= ours.us:
+            return plan_of(Choice(), "model", _host_bound(ours, plain), tuple(costs))
+    fitted = "" if problem.architecture.startswith("sm_90") else ", fitted on an H200 and scaled by datasheets,"
+    return plan_of(choice, "model", f"the analytical model{fitted} expects it to be the fastest", tuple(costs))
 
 
 def tabled(problem: Problem, environment: Environment, tables: Iterable[Table]) -> Plan | None:
@@ -103,3 +108,11 @@ def only_possible(label: str, problem: Problem, environment: Environment) -> boo
 def plan_of(choice: Choice, source: Source, reason: str, costs: tuple[tuple[str, float | None], ...] = ()) -> Plan:
     """Return the plan of a choice."""
     return Plan(choice.expand, choice.project, choice.backward, choice.save, source, reason, costs)
+
+
+def _host_bound(ours: Expense, plain: Expense) -> str:
+    return (
+        "the analytical model expects the host to decide: a whole step takes it "
+        f"{ours.host:,.0f} µs by kernels, whose backward is Python, and {plain.host:,.0f} by PyTorch's own operators "
+        f"(the GPU {ours.gpu:,.0f} and {plain.gpu:,.0f})"
+    )

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from foretrace.errors import InputError
+from foretrace.fused.dispatch.releases import LATER_TRITON, TRITON_OF_TORCH
 
-__all__ = ["Environment", "capability", "current", "named_architecture"]
+__all__ = ["Environment", "capability", "current", "elsewhere", "named_architecture"]
 
 # The GPUs whose names say it best, by their datasheets; of all others the compute capability is asked for.
 _NAMED: Final[dict[str, str]] = {
@@ -49,6 +50,25 @@ class Environment:
 def current() -> Environment:
     """Return the versions of this process, looked up once."""
     return Environment(_version("torch"), _version("triton"))
+
+
+def elsewhere(release: tuple[int, int] | None) -> tuple[Environment, str]:
+    """Return the versions of another machine, and what was assumed of them.
+
+    ``release``: of the torch that runs there, by default this one's. What is installed here says nothing of its Triton.
+    """
+    here = current()
+    release = release or here.torch
+    if release is None:
+        return here, "it is not known which torch will run there"
+    known = TRITON_OF_TORCH.get(release)
+    triton = known or (LATER_TRITON if release > max(TRITON_OF_TORCH) else None)
+    versions = f"torch {release[0]}.{release[1]}"
+    if triton is None:
+        return Environment(release, None), f"{versions} is older than any that the fused modules run with"
+    if known is None:
+        return Environment(release, triton), f"assumed: a Triton later than 3.7, as {versions} is expected to bring"
+    return Environment(release, triton), f"assumed: Triton {triton[0]}.{triton[1]}, which {versions} brings"
 
 
 def capability(architecture: str) -> tuple[int, int] | None:

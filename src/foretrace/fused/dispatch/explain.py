@@ -9,17 +9,16 @@ from typing import Any, Final
 from foretrace.fused.dispatch import cache
 from foretrace.fused.dispatch.candidates import GRADIENT_ROWS, weight_gradients
 from foretrace.fused.dispatch.choice import Role, choice_of, roles_of, write_implementation
-from foretrace.fused.dispatch.choose import Option, options_of
-from foretrace.fused.dispatch.environment import Environment, current, named_architecture
+from foretrace.fused.dispatch.choose import Option, choose, options_of
+from foretrace.fused.dispatch.environment import current, elsewhere, named_architecture
 from foretrace.fused.dispatch.machine import gpu_of
-from foretrace.fused.dispatch.plans import plan_for
+from foretrace.fused.dispatch.plans import coarse_rows, plan_for
 from foretrace.fused.dispatch.problems import gated_problem, problems_of
+from foretrace.fused.dispatch.tables import shipped
 from foretrace.fused.plan import Plan, Problem
 
 __all__ = ["Explanation", "Explanations", "explain"]
 
-# Up to here the weights alone keep a GPU busy, often for less time than a launch takes.
-_FEW_ROWS: Final = 64
 _STEPS: Final[dict[Role, str]] = {"expand": "input to hidden", "project": "hidden to output", "backward": "gradient"}
 
 
@@ -30,7 +29,7 @@ class Explanation:
     ``options``: for each step every candidate, with the µs the analytical model expects of it or the reason why it is
     out: the longer of its GPU's and its host's time. ``plan.costs``: what was measured of whole operations, where the
     plan rests on that. ``refused``: choices that an autotune refused, and why. ``met``: how often the call met the
-    problem, as in a model of equal layers.
+    problem, as in a model of equal layers. ``assumed``: of a GPU that is not here, what was taken to run there.
     """
 
     problem: Problem
@@ -38,6 +37,7 @@ class Explanation:
     options: tuple[tuple[Role, tuple[Option, ...]], ...]
     refused: tuple[tuple[str, str], ...] = ()
     met: int = 1
+    assumed: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, as JSON can hold it."""
@@ -51,6 +51,7 @@ class Explanation:
             "measured_us": dict(self.plan.costs) if self.plan.source in ("table", "autotune") else {},
             "options": {role: [asdict(option) for option in options] for role, options in self.options},
             "refused": dict(self.refused),
+            "assumed": self.assumed,
         }
 
     def __str__(self) -> str:
@@ -80,8 +81,11 @@ class Explanation:
             lines.append(f"  nothing but plain PyTorch can run here: every kernel {reasons.pop()}")
         lines.append(f"  from: {plan.source} ({plan.reason})")
         if plan.source in ("table", "autotune"):
-            lines += [f"    {cost:,.1f} µs measured: {label}" for label, cost in plan.costs if cost is not None]
+            lines.append("  measured, the GPU's time of a whole call in a CUDA graph:")
+            lines += [f"    {cost:,.1f} µs: {label}" for label, cost in plan.costs if cost is not None]
         lines += [f"    refused: {label}: {reason}" for label, reason in self.refused]
+        if self.assumed is not None:
+            lines.append(f"  {self.assumed}")
         return "\n".join(lines)
 
     def _expected(self) -> list[str]:
@@ -94,15 +98,17 @@ class Explanation:
         known = [cost for cost in steps.values() if cost is not None]
         if len(known) < len(steps):
             return []
-        few = " (here the host's may decide; a CUDA graph hides it)" if self.problem.m <= _FEW_ROWS else ""
         these = f"these {len(known)} steps" if len(known) > 1 else "this step"
-        return [f"  {these}: {sum(known):,.0f} µs expected; of a step, the longer of GPU and host time{few}"]
+        others = "; the gradients of x and of the weights come on top" if self.problem.training else ""
+        return [f"  {these}: {sum(known):,.0f} µs expected, of each the longer of GPU and host{others}"]
 
 
 def _listed(options: tuple[Option, ...]) -> list[str]:
     """A line for each candidate with what it is expected to take, and one for each reason why others are out."""
     costs = {
-        option.name: "not modelled" if option.cost_us is None else f"{option.cost_us:,.0f} µs expected"
+        option.name: "not modelled"
+        if option.gpu_us is None
+        else f"{option.gpu_us:,.0f} µs expected, {option.host_us:,.0f} on the host"
         for option in options
         if option.reason is None
     }
@@ -148,14 +154,21 @@ def explain(
         problems = problems_of(target, inputs, named, architecture)
     if training is not None:
         problems = Counter(replace(problem, training=training) for problem in problems.elements())
-    found = Explanations(_explained(problem, count, current()) for problem, count in problems.items())
+    found = Explanations(_explained(problem, count, architecture) for problem, count in problems.items())
     return found[0] if len(found) == 1 else found
 
 
-def _explained(problem: Problem, met: int, environment: Environment) -> Explanation:
+def _explained(problem: Problem, met: int, architecture: str | None) -> Explanation:
+    gpu = gpu_of(problem.architecture)
+    environment, assumed = current(), None
+    plan = plan_for(problem)
+    if architecture is not None and gpu is None:
+        environment, assumed = elsewhere(None)
+        if plan.source != "override":
+            asked = replace(problem, m=coarse_rows(problem.m))
+            plan = choose(asked, environment, shipped(problem.architecture))
     options = tuple(
         (role, tuple(options_of(role, problem, environment))) for role in roles_of(problem.operation, problem.training)
     )
-    gpu = gpu_of(problem.architecture)
     tuned = cache.load(problem, gpu.name) if gpu is not None else None
-    return Explanation(problem, plan_for(problem), options, tuned.refused if tuned is not None else (), met)
+    return Explanation(problem, plan, options, tuned.refused if tuned is not None else (), met, assumed)

@@ -13,7 +13,7 @@ from foretrace.fused.dispatch.choice import Choice, roles_of
 from foretrace.fused.dispatch.model import HOST_OURS, Device, Expense, expense, passes, products
 from foretrace.fused.plan import Problem
 
-__all__ = ["is_worth_it", "step"]
+__all__ = ["step"]
 
 # µs of host time that an autograd function in Python takes over ATen's own, forward and backward together. On the
 # machine of an H200 a step of linear_act with a bias at 16 rows, 256 → 512, took 417 µs by ours and 303 by eager, where
@@ -23,12 +23,6 @@ _HOST_FUNCTION: Final = 110.0
 # 56, 26 and 18 to 21 µs for 16384 × 2048 in bf16 (`foretrace.fused.kernels.small_gradient` has more).
 _ONE_ROW: Final = 3.3
 _FEW_ROWS: Final = 1.3
-
-
-def is_worth_it(choice: Choice, problem: Problem, device: Device) -> bool:
-    """Whether a training step by a choice is expected to take less time than by PyTorch's own operators."""
-    ours, plain = step(choice, problem, device), step(Choice(), problem, device)
-    return ours is None or plain is None or ours.us < plain.us
 
 
 def step(choice: Choice, problem: Problem, device: Device) -> Expense | None:
