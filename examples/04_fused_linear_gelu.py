@@ -43,7 +43,7 @@ def main() -> None:
     x = torch.randn(args.batch, args.in_dim, **options, requires_grad=args.train)
     if args.fused:
         model = fused.LinearAct.from_module(model)
-        print(fused.explain(model, x))
+        print(fused.explain(model, x, training=args.train))
         if not on_gpu:
             print("no GPU here: foretrace's module runs in plain PyTorch")
 
