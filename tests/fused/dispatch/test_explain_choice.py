@@ -10,6 +10,7 @@ import torch
 
 from foretrace import fused
 from foretrace.errors import InputError
+from foretrace.fused import eager, plain
 from foretrace.fused.dispatch import cache, clear, override
 from foretrace.fused.dispatch import environment as environment_module
 from foretrace.fused.dispatch import explain as explain_module
@@ -102,7 +103,8 @@ def test_it_is_plain_data_too():
 
 
 def test_tensors_are_explained_without_computing_anything(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(torch.nn.functional, "linear", None)
+    for module in (eager, plain):
+        monkeypatch.setattr(module, "linear", None)
     x, gate, up, down = (
         torch.empty(shape, dtype=torch.bfloat16) for shape in ((2, 9, 64), (96, 64), (96, 64), (64, 96))
     )

@@ -49,7 +49,7 @@ def gated_problem(inputs: tuple[Any, ...], named: dict[str, Any], architecture: 
 def _some(asked: list[Problem]) -> Counter[Problem]:
     if not asked:
         raise InputError(
-            "the call used no fused layer; give one of foretrace.fused, or a model that contains one (fused.replace and "
-            "fused.from_module convert MLPs), with tensors on a CPU or a GPU"
+            "the call used no fused layer; give one of foretrace.fused, or a model that contains one (fused.replace "
+            "and fused.from_module convert MLPs), with tensors on a CPU or a GPU"
         )
     return Counter(asked)
