@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -12,10 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import foretrace
 from foretrace.timing import paired_ratio
 from fused_bench.contest import CONFIDENCE
 
-__all__ = ["Document", "ratio", "ratios", "shown_command"]
+__all__ = ["Document", "measured_version", "ratio", "ratios", "shown_command"]
 
 
 def ratio(samples: Sequence[float], base: Sequence[float]) -> dict[str, Any] | None:
@@ -50,6 +52,15 @@ def shown_command(arguments: Sequence[str]) -> list[str]:
     return ["python", "benchmarks/fused.py", *shown]
 
 
+def measured_version() -> dict[str, str]:
+    """Which foretrace was measured: its version, and a digest of the fused modules' sources and tables."""
+    folder = Path(foretrace.__file__).parent / "fused"
+    digest = hashlib.sha256()
+    for path in sorted(path for kind in ("*.py", "*.json") for path in folder.rglob(kind)):
+        digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+    return {"version": foretrace.__version__, "fused_sha256": digest.hexdigest()[:16]}
+
+
 class Document:
     """Collects suites and cases, and is on disk after each: a run that is cut short loses one case at most."""
 
@@ -59,6 +70,7 @@ class Document:
         self.content: dict[str, Any] = {
             "command": shown_command(sys.argv[1:]),
             "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "foretrace": measured_version(),
             "machine": machine,
             "settings": settings,
             "confidence": CONFIDENCE,

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import foretrace
 from foretrace.errors import CaptureError
 from foretrace.timing import HostClock
 
@@ -31,7 +32,7 @@ try:
     from fused_bench.contest import Rounds
     from fused_bench.deadline import Deadline
     from fused_bench.device import Device
-    from fused_bench.document import Document, ratio, shown_command
+    from fused_bench.document import Document, measured_version, ratio, shown_command
     from fused_bench.entrants import Built, Entrant, UnavailableError, own_leaves
     from fused_bench.operands import composed, make_operands, reference
     from fused_bench.opponents import OPPONENTS
@@ -485,6 +486,15 @@ def test_the_front_page_says_what_was_measured(line: str, file: str, suite: str)
     ratios = record["ratios"]["graph"]
     shown = " | ".join(f"{ratios[name]['median']:.2f}" for name in ("eager", "compile", "liger", "quack"))
     assert f"| {line} | {shown} |" in (ROOT / "README.md").read_text()
+
+
+def test_a_result_says_which_foretrace_was_measured(tmp_path: Path) -> None:
+    document = Document(tmp_path / "result.json", {}, {})
+    document.write()
+    found = json.loads((tmp_path / "result.json").read_text())["foretrace"]
+    assert found == measured_version()
+    assert found["version"] == foretrace.__version__
+    assert len(found["fused_sha256"]) == 16
 
 
 def test_the_command_of_a_result_names_no_folder_of_the_machine() -> None:
