@@ -10,13 +10,13 @@ gate first; hidden [M, N]. One floating-point dtype for all: callers cast under 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from foretrace.fused.autograd import compute
-from foretrace.fused.dispatch.candidates import GRADIENT_ROWS
+from foretrace.fused.autograd.weight_gradient import has_kernel
 from foretrace.fused.registration import (
     NAMESPACE,
     ProductLayer,
@@ -29,8 +29,6 @@ from foretrace.fused.registration import (
 from foretrace.fused.weights import stacked
 
 __all__ = ["NAMESPACE", "gated_act", "gated_mlp", "linear_act", "mlp"]
-
-_HALVES: Final = (torch.bfloat16, torch.float16)
 
 
 def gated_mlp(
@@ -132,8 +130,7 @@ def _few(grad: Tensor) -> bool:
 
     A number of rows that is not settled when the graph is made is none.
     """
-    rows = grad.shape[0]
-    return isinstance(rows, int) and 0 < rows <= GRADIENT_ROWS and grad.dtype in _HALVES and grad.is_cuda
+    return isinstance(grad.shape[0], int) and has_kernel(grad)
 
 
 def _open_gated_mlp(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from foretrace.fused.dispatch.choice import ROLES, Choice
 from foretrace.fused.dispatch.choose import modelled, options_of
 from foretrace.fused.dispatch.environment import Environment
-from foretrace.fused.dispatch.model import cost_us, device_of
+from foretrace.fused.dispatch.model import device_of, expense
 from foretrace.fused.dispatch.training import step
 from foretrace.fused.plan import Problem
 
@@ -25,9 +25,9 @@ def gated(m: int, k: int, n: int, **changes: object) -> Problem:
 def cost(role: str, name: str, problem: Problem) -> float:
     device = device_of(problem.architecture)
     assert device is not None
-    found = cost_us(role, name, problem, device)
+    found = expense(role, name, problem, device)
     assert found is not None
-    return found
+    return found.us
 
 
 SMALL, LARGE = gated(8192, 768, 3072), gated(8192, 4096, 14336)

@@ -13,9 +13,14 @@ from foretrace.fused.dispatch.candidates import GRADIENT_ROWS
 from foretrace.fused.planning import Call
 from foretrace.fused.steps import find
 
-__all__ = ["weight_gradient", "weight_gradient_of", "weights_come_last"]
+__all__ = ["has_kernel", "weight_gradient", "weight_gradient_of", "weights_come_last"]
 
 _HALVES: Final = (torch.bfloat16, torch.float16)
+
+
+def has_kernel(factor: Tensor) -> bool:
+    """Whether there is a kernel for gradients of weights from such rows: few of bf16 or fp16, on a GPU."""
+    return 0 < factor.shape[0] <= GRADIENT_ROWS and factor.is_cuda and factor.dtype in _HALVES
 
 
 def weight_gradient(call: Call, grad: Tensor, x: Tensor, out: Tensor | None = None) -> Tensor:
@@ -25,16 +30,14 @@ def weight_gradient(call: Call, grad: Tensor, x: Tensor, out: Tensor | None = No
     operators is kept to here too.
     """
     if (
-        0 < grad.shape[0] <= GRADIENT_ROWS
-        and grad.is_cuda
-        and grad.dtype in _HALVES
+        has_kernel(grad)
         and not call.bound.plain
         and grad.stride(1) == x.stride(1) == 1
         and (out is None or (out.dtype == grad.dtype and out.stride(1) == 1))
     ):
         made: Tensor = find("weight_gradient", "small")(grad, x, out)
         return made
-    return torch.mm(grad.t(), x) if out is None else torch.mm(grad.t(), x, out=out)
+    return _by_library(grad, x) if out is None else torch.mm(grad.t(), x, out=out)
 
 
 def weight_gradient_of(call: Call, *factors: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
@@ -42,9 +45,7 @@ def weight_gradient_of(call: Call, *factors: Tensor) -> Callable[[Tensor, Tensor
 
     ``factors``: [M, …] of one dtype and device, as wide as whatever will be grad or x; both will be contiguous.
     """
-    first = factors[0]
-    rows = first.shape[0]
-    if not 0 < rows <= GRADIENT_ROWS or not first.is_cuda or first.dtype not in _HALVES or call.bound.plain:
+    if call.bound.plain or not has_kernel(factors[0]):
         return _by_library
     if any(factor.shape[1] == 1 for factor in factors):  # its stride may be anything, however contiguous
         return partial(weight_gradient, call)

@@ -33,7 +33,6 @@ __all__ = [
     "HOST_OURS",
     "Device",
     "Expense",
-    "cost_us",
     "device_of",
     "expense",
     "options_for",
@@ -160,17 +159,11 @@ def options_for(role: Role, name: str, problem: Problem) -> Options:
     return _fused(role, _FUSED[name], problem, device)[1]
 
 
-def cost_us(role: Role, name: str, problem: Problem, device: Device) -> float | None:
-    """Return the expected µs of one step; ``None`` for an implementation the model knows nothing of.
+def expense(role: Role, name: str, problem: Problem, device: Device) -> Expense | None:
+    """Return what one step is expected to take; ``None`` for an implementation the model knows nothing of.
 
     Every row count is taken as it is; ``problem.m`` = 0 costs the launches.
     """
-    found = expense(role, name, problem, device)
-    return None if found is None else found.us
-
-
-def expense(role: Role, name: str, problem: Problem, device: Device) -> Expense | None:
-    """As `cost_us`, GPU and host apart."""
     if name in _FUSED and role != "project":
         return _fused(role, _FUSED[name], problem, device)[0]
     known = _STEPS.get((role, name))
