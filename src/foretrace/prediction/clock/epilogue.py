@@ -10,11 +10,9 @@ where the bare one takes 59.5 and all its bytes 56, and one of 8192×14336×4096
 
 from __future__ import annotations
 
-from math import exp
-
 from foretrace.knowledge.calibration.margins import MODEL_ONLY, STAND_IN
 from foretrace.knowledge.kernels.predicted import spell
-from foretrace.prediction.clock.library import bare_product_us
+from foretrace.prediction.clock.library import bare_product_us, kernel_row
 from foretrace.prediction.clock.machine import Machine
 from foretrace.prediction.clock.memory import memory_us
 from foretrace.prediction.plan import Planned
@@ -43,14 +41,6 @@ def fused_row(work: Work, missing: float, clock: Machine) -> Planned:
     overlap = _OVERLAP_BACKWARD if is_backward else _OVERLAP
     us = max(bare, (bare**overlap + memory**overlap) ** (1 / overlap))
     width = clock.half_width(MODEL_ONLY if is_backward else STAND_IN)
-    return Planned(
-        row="kernel",
-        name=spell("gemm", dtype=work.dtype, layout=product.layout, ops=("mm", *work.epilogue), epilogue=work.epilogue),
-        kind="gemm",
-        us=us,
-        low_us=us * exp(-width),
-        high_us=us * exp(width),
-        flops=work.flops,
-        bytes=moved or None,
-        basis=clock.basis("the bare product, and its epilogue as far as that hides behind it, measured on the H200"),
-    )
+    name = spell("gemm", dtype=work.dtype, layout=product.layout, ops=("mm", *work.epilogue), epilogue=work.epilogue)
+    basis = clock.basis("the bare product, and its epilogue as far as that hides behind it, measured on the H200")
+    return kernel_row(name, us, width, work, basis)

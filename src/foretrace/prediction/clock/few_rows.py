@@ -11,10 +11,11 @@ time.
 
 from __future__ import annotations
 
-from math import ceil, exp
+from math import ceil
 
 from foretrace.knowledge.calibration.margins import STAND_IN
 from foretrace.knowledge.kernels.predicted import spell
+from foretrace.prediction.clock.library import kernel_row
 from foretrace.prediction.clock.machine import Machine
 from foretrace.prediction.clock.memory import memory_us
 from foretrace.prediction.plan import Planned
@@ -42,14 +43,6 @@ def weight_gradient_row(work: Work, clock: Machine) -> Planned:
     arithmetic = 2 * m * n * multiplied / (_ARITHMETIC * clock.product_rates(work.dtype).tflops * 1e6)
     us = memory_us(clock.memory, moved, warm=False) + _START_US + arithmetic
     width = clock.half_width(STAND_IN)
-    return Planned(
-        row="kernel",
-        name=spell("gemm", dtype=work.dtype, layout=work.product.layout, ops=("mm",)),
-        kind="gemm",
-        us=us,
-        low_us=us * exp(-width),
-        high_us=us * exp(width),
-        flops=work.flops,
-        bytes=moved or None,
-        basis=clock.basis("a pass over memory, and the product besides, measured on the H200"),
-    )
+    name = spell("gemm", dtype=work.dtype, layout=work.product.layout, ops=("mm",))
+    basis = clock.basis("a pass over memory, and the product besides, measured on the H200")
+    return kernel_row(name, us, width, work, basis)

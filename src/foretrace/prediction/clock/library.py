@@ -18,7 +18,7 @@ from foretrace.prediction.clock.products import best_tile, product_us
 from foretrace.prediction.plan import Planned
 from foretrace.prediction.work import Product, Work
 
-__all__ = ["bare_product_us", "product_rows"]
+__all__ = ["bare_product_us", "kernel_row", "product_rows"]
 
 # As the calibration's patterns write the memset that some libraries issue before a product's kernel.
 _CLEARED = "memset"
@@ -82,7 +82,7 @@ def _measured(work: Work, product: Product, us: float, near: Correction, clock: 
     counted = has_tile_counter(decode(main), product.m, product.n, product.batch, clock.gpu.sms)
     cleared = counted if counted is not None else _CLEARED in pattern
     rows = [
-        _row(name, us * share, width, work if name == main else None, basis)
+        kernel_row(name, us * share, width, work if name == main else None, basis)
         for name, share in zip(names, shares, strict=True)
     ]
     return [_memset(work.dtype, clock), *rows] if cleared else rows
@@ -105,10 +105,13 @@ def _modelled(work: Work, product: Product, us: float, clock: Machine) -> list[P
         epilogue=("bias",) if product.bias else (),
     )
     if parts == 1:
-        return [_row(name, us, width, work, basis)]
+        return [kernel_row(name, us, width, work, basis)]
     reduction_us = min(us / 2, rates.split_us)
     reduction = spell("gemm", dtype=work.dtype, role=SPLIT_K_ROLE)
-    return [_row(name, us - reduction_us, width, work, basis), _row(reduction, reduction_us, width, None, basis)]
+    return [
+        kernel_row(name, us - reduction_us, width, work, basis),
+        kernel_row(reduction, reduction_us, width, None, basis),
+    ]
 
 
 def _shares(names: tuple[str, ...], extra: float) -> list[float]:
@@ -125,7 +128,7 @@ def _is_helper(name: str) -> bool:
     return decoded.kind != "gemm" or "role" in decoded.decoded
 
 
-def _row(name: str, us: float, width: float, work: Work | None, basis: str) -> Planned:
+def kernel_row(name: str, us: float, width: float, work: Work | None, basis: str) -> Planned:
     """One kernel; the main one of a product carries its FLOPs and bytes, a helper (``work`` None) none."""
     return Planned(
         row="kernel",
