@@ -5,11 +5,12 @@
     python benchmarks/fused.py --suite mlp --device cpu --shapes 64x64x128 --dtype fp32     # a smoke test without a GPU
 
 Suites: ``mlp`` and ``train`` (gated MLP forward, and with backward, wall time and memory), ``linear`` (linear + bias +
-GELU), ``decode`` (few rows, chained over weight sets), ``never-slower`` (a grid of shapes), ``accuracy`` (every number
-of the type through the activation), ``host`` (host µs a call, first call), ``memory`` (peaks).
+GELU), ``decode`` (few rows, chained over weight sets), ``never-slower`` and ``held-out`` (grids of shapes, those of the
+shipped table and others), ``accuracy`` (every number of the type through the activation), ``host`` (host µs a call,
+first call), ``memory`` (peaks).
 
 What makes the figures comparable: operands are random; results are checked against float64 first, and who is less
-accurate than eager by more than rounding is not timed; calls are timed in turn, in rounds of reversed order, the L2
+accurate than eager by more than rounding is not timed; calls are timed in turn, in rounds of shuffled order, the L2
 flushed before each; times are GPU time between events and of a CUDA graph's replay; a ratio is the median of the ratios
 round by round, with its 95 % interval. The card is power limited: compare only within one run. Clocks and power are
 sampled beside. The result file holds every sample and is written after each case; what the time budget did not reach
@@ -111,8 +112,8 @@ def _share(option: str, text: str) -> tuple[int, int]:
 
 
 def _rounds(args: argparse.Namespace) -> Rounds:
-    """The grid has some 150 cases; what a single figure is owed would not fit the time."""
-    many = "never-slower" in args.suite
+    """A grid has some 80 to 150 cases; what a single figure is owed would not fit the time."""
+    many = not {"never-slower", "held-out"}.isdisjoint(args.suite)
     seconds = args.case_s if args.case_s is not None else (0.5 if many else 2.0)
     warm = args.warm_s if args.warm_s is not None else (0.1 if many else 0.3)
     return Rounds(args.rounds, max(args.rounds, args.most_rounds), seconds, warm)
@@ -132,8 +133,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--variants", action="store_true", help="also our implementations' tuning options, where each is measured")
     add("--rounds", type=int, default=9, help="least number of rounds (default: 9)")
     add("--most-rounds", type=int, default=60, help="most, while --case-s lasts (default: 60)")
-    add("--case-s", type=float, help="seconds for each timing of a case (default: 2; in never-slower 0.5)")
-    add("--warm-s", type=float, help="seconds of load before a timing (default: 0.3; in never-slower 0.1)")
+    add("--case-s", type=float, help="seconds for each timing of a case (default: 2; in grids 0.5)")
+    add("--warm-s", type=float, help="seconds of load before a timing (default: 0.3; in grids 0.1)")
     add("--budget-s", type=float, help="begin no case after this many seconds")
     add("--seed", type=int, default=0)
     add("--precompile", type=int, default=0, metavar="N", help="fill the compilers' caches with N processes first")

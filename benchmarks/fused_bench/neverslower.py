@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from fused_bench import shapes
 from fused_bench.case import Case
 from fused_bench.document import ratio
 from fused_bench.opponents import OPPONENTS
 from fused_bench.ours import OURS, choices_for, forced
 from fused_bench.session import Session, measure_case
-from fused_bench.shapes import grid
 from fused_bench.tables import grid_table, show_ratio
 
-__all__ = ["PROMISED", "RIVALS", "conclude", "never_slower", "slower", "verdict"]
+__all__ = ["PROMISED", "RIVALS", "conclude", "held_out", "never_slower", "slower", "verdict"]
 
 RIVALS = ("eager", "compile", "liger", "liger-fused")
 # The dispatched call takes at most this much of the best rival's time.
@@ -23,7 +23,17 @@ PROMISED = 1.02
 
 
 def never_slower(session: Session) -> None:
-    """Measure the grid; the table comes at the end, since one line is enough for a case."""
+    """Measure the grid."""
+    _measure(session, "never-slower", shapes.grid(session.shapes, session.dtype))
+
+
+def held_out(session: Session) -> None:
+    """Measure shapes that are in no table."""
+    _measure(session, "held-out", shapes.held_out(session.shapes, session.dtype))
+
+
+def _measure(session: Session, suite: str, cases: list[Case]) -> None:
+    """Measure all cases; the table comes at the end, since one line is enough for a case."""
     records: list[dict[str, Any]] = []
 
     def run(case: Case) -> dict[str, Any] | None:
@@ -44,7 +54,7 @@ def never_slower(session: Session) -> None:
         records.append(record)
         return record
 
-    session.each("never-slower", grid(session.shapes, session.dtype), run)
+    session.each(suite, cases, run)
     if records:
         session.say(grid_table(records))
         session.say(verdict(records))

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from fused_bench.case import Case, Mode
 
-__all__ = ["GATED_ACTIVATIONS", "LLAMA", "SMALL", "grid", "linear_cases", "mlp_cases", "parse_shapes"]
+__all__ = [
+    "GATED_ACTIVATIONS", "LLAMA", "SMALL", "grid", "held_out", "linear_cases", "mlp_cases", "parse_shapes",
+]  # fmt: skip
 
 # (rows, hidden size, intermediate size): 64 x 128 tokens of a BERT-sized model, and of a Llama-3-8B-sized one.
 SMALL = (8192, 768, 3072)
@@ -24,6 +26,10 @@ WIDTHS = (
     (2048, 5632), (2048, 8192), (3072, 8192), (4096, 11008), (4096, 14336), (8192, 28672),
 )  # fmt: skip
 ROWS = (1, 16, 128, 512, 2048, 8192, 16384)
+# Shapes that no table was made from, of other models and of rows that batches of any length have: what dispatch does
+# where it has to estimate.
+OTHER_WIDTHS = ((896, 4864), (1152, 6912), (2304, 9216), (2560, 9728), (3584, 18944), (5120, 13824))
+OTHER_ROWS = (3, 48, 300, 1000, 3000, 6000, 12000)
 # A forward beyond this many FLOPs takes 20 ms on an H200 and tells nothing that a smaller one does not.
 MOST_FORWARD_FLOPS = 1.3e13
 
@@ -70,8 +76,19 @@ def grid(shapes: Sequence[tuple[int, int, int]] | None, dtype: str) -> list[Case
 
     Activations take turns over the shapes: their cost differs less than the shapes do.
     """
-    if shapes is None:
-        shapes = [(m, k, n) for k, n in WIDTHS for m in ROWS if 6.0 * m * k * n <= MOST_FORWARD_FLOPS]
+    return _both_modes(shapes if shapes is not None else _shapes(WIDTHS, ROWS), dtype)
+
+
+def held_out(shapes: Sequence[tuple[int, int, int]] | None, dtype: str) -> list[Case]:
+    """As `grid`, of shapes that the shipped table does not have."""
+    return _both_modes(shapes if shapes is not None else _shapes(OTHER_WIDTHS, OTHER_ROWS), dtype)
+
+
+def _shapes(widths: Sequence[tuple[int, int]], rows: Sequence[int]) -> list[tuple[int, int, int]]:
+    return [(m, k, n) for k, n in widths for m in rows if 6.0 * m * k * n <= MOST_FORWARD_FLOPS]
+
+
+def _both_modes(shapes: Sequence[tuple[int, int, int]], dtype: str) -> list[Case]:
     cases = []
     for index, shape in enumerate(shapes):
         case = Case("gated_mlp", *shape, GATED_ACTIVATIONS[index % 2], "forward", dtype)

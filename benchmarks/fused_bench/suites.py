@@ -11,7 +11,7 @@ from fused_bench.case import Case
 from fused_bench.decode import decode
 from fused_bench.entrants import Entrant
 from fused_bench.hostcost import host
-from fused_bench.neverslower import never_slower
+from fused_bench.neverslower import held_out, never_slower
 from fused_bench.opponents import OPPONENTS
 from fused_bench.ours import OURS, choices_for, forced
 from fused_bench.session import Session, measure_case
@@ -78,6 +78,7 @@ SUITES: dict[str, Callable[[Session], None]] = {
     "decode": decode,
     "linear": linear,
     "never-slower": never_slower,
+    "held-out": held_out,
     "accuracy": accuracy,
     "host": host,
     "memory": memory,

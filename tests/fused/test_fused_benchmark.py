@@ -26,7 +26,6 @@ if not (BENCHMARKS / "fused.py").is_file():
 
 sys.path.insert(0, str(BENCHMARKS))
 try:
-    import fused_summary
     from fused_bench import accuracy, decode, neverslower, shapes
     from fused_bench.case import Case
     from fused_bench.contest import Rounds
@@ -404,14 +403,16 @@ def test_the_whole_command_runs_without_a_gpu(
     program: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "result.json"
-    words = ["--suite", "mlp", "train", "linear", "decode", "never-slower", "memory", "--device", "cpu"]
+    words = ["--suite", "mlp", "train", "linear", "decode", "never-slower", "held-out", "memory"]
+    words += ["--device", "cpu"]
     words += ["--shapes", "8x16x32", "--dtype", "fp32", "--rounds", "6", "--most-rounds", "6", "--case-s", "0.01"]
     words += ["--warm-s", "0", "--without", "compile", "max-autotune", "foretrace-compiled", "--output", str(path)]
     assert program.main(words) == 0
     content = json.loads(path.read_text())
     assert content["skipped"] == []
     counts = {suite: len(records) for suite, records in content["suites"].items()}
-    assert counts == {"mlp": 3, "train": 3, "linear": 4, "decode": 1, "never-slower": 2, "memory": 2}
+    expected = {"mlp": 3, "train": 3, "linear": 4, "decode": 1, "never-slower": 2, "held-out": 2, "memory": 2}
+    assert counts == expected
     for suite, records in content["suites"].items():
         for record in records:
             assert record["entrants"]["foretrace"]["state"] == "ok", (suite, record["entrants"]["foretrace"])
@@ -464,28 +465,12 @@ def test_the_committed_grid_is_never_slower() -> None:
     assert [record["name"] for record in neverslower.slower(records)] == []
 
 
-def test_the_readme_of_the_results_says_what_they_say() -> None:
-    """`python benchmarks/fused_summary.py` after a new measurement."""
-    text = (fused_summary.FOLDER / "README.md").read_text()
-    assert fused_summary.rewritten(text) == text
-    assert "| quack |" in text
-
-
-@pytest.mark.parametrize(
-    ("line", "file", "suite"),
-    [
-        ("forward, 8192 rows, 768 → 3072", "small", "mlp"),
-        ("with backward", "small", "train"),
-        ("forward, 8192 rows, 4096 → 14336", "large", "mlp"),
-        ("with backward", "large", "train"),
-    ],
-)
-def test_the_front_page_says_what_was_measured(line: str, file: str, suite: str) -> None:
-    """GPU time over that of eager, compile, Liger and QuACK, with the default GELU."""
-    record = json.loads((fused_summary.FOLDER / f"mlp_train_{file}_gelu_tanh.json").read_text())["suites"][suite][0]
-    ratios = record["ratios"]["graph"]
-    shown = " | ".join(f"{ratios[name]['median']:.2f}" for name in ("eager", "compile", "liger", "quack"))
-    assert f"| {line} | {shown} |" in (ROOT / "README.md").read_text()
+def test_held_out_shapes_are_in_no_table() -> None:
+    table = ROOT / "src" / "foretrace" / "fused" / "dispatch" / "tables" / "sm_90_h200.json"
+    known = {(row["m"], row["k"], row["n"]) for row in json.loads(table.read_text())["rows"]}
+    held_out = {(case.m, case.k, case.n) for case in shapes.held_out(None, "bf16")}
+    assert len(held_out) >= 40
+    assert not held_out & known
 
 
 def test_a_result_says_which_foretrace_was_measured(tmp_path: Path) -> None:
