@@ -117,6 +117,26 @@ print(bool((result > 1).any()))
     assert done.stdout.splitlines()[-1] == "True"
 
 
+def test_a_graph_keeps_what_only_its_call_held(python: Run) -> None:
+    """Freed operands would be read again, or taken from under it: the next capture empties the allocator's cache."""
+    code = """
+import gc, torch
+from foretrace.timing.graphs import capture_graph
+def double(value):
+    held = torch.full((1 << 22,), value, device="cuda")
+    return lambda: held * 2
+replay, result = capture_graph(double(3.0), "cuda")
+gc.collect()
+torch.cuda.empty_cache()
+other = torch.zeros(1 << 22, device="cuda")
+replay()
+print(bool((result == 6).all()), bool((other == 0).all()))
+"""
+    done = python(code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True", "True"]
+
+
 @needs_triton
 def test_training_and_reduce_overhead(foretrace: Run) -> None:
     words = ["--variant", "eager", "--variant", "compile", "--variant", "compile-reduce-overhead"]

@@ -114,11 +114,14 @@ def test_compiled_training_takes_the_kernel_where_its_rows_are_few() -> None:
     *tensors, grad = (data(*size, BF16, seed, "cuda") for seed, size in enumerate(sizes))
     tensors = [one.requires_grad_() for one in tensors]
     compiled = torch.compile(layer, fullgraph=True, dynamic=False)
+    exact = [one.detach().double().requires_grad_() for one in tensors]
+    right = linear(silu(linear(exact[0], exact[1])) * linear(exact[0], exact[2]), exact[3])
+    expected = torch.autograd.grad(right, exact, grad.double())
     with override(expand="portable", backward="portable"):
-        expected = gradients_of(layer, tensors, grad)
         gradients_of(compiled, tensors, grad)
         with profile(activities=[ProfilerActivity.CUDA]) as profiled:
             found = gradients_of(compiled, tensors, grad)
     names = [event.name for event in profiled.events()]
     assert sum(name.startswith("foretrace_small_weight_gradient") for name in names) == 2
-    assert all(torch.equal(one, right) for one, right in zip(found, expected, strict=True))
+    for one, right in zip(found, expected, strict=True):
+        assert float((one.double() - right).norm() / right.norm()) < 0.006

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from foretrace.errors import CaptureError
@@ -13,6 +14,9 @@ __all__ = ["capture_graph"]
 
 def capture_graph(call: Callable[[], Any], device: str, warmup: int = 3) -> tuple[Callable[[], Any], Any]:
     """Capture ``call`` on ``device``; returns the replay, and the tensors each replay overwrites.
+
+    The replay keeps ``call`` and all it refers to: a graph knows addresses only, and would go on reading those of
+    operands that were freed.
 
     ``call`` runs ``warmup`` times on a side stream first, as capture demands (lazily made handles and workspaces
     must exist). Raises :class:`CaptureError` saying why the call cannot be captured (a synchronisation, a copy to
@@ -39,7 +43,11 @@ def capture_graph(call: Callable[[], Any], device: str, warmup: int = 3) -> tupl
         _free_generator(target)
         said = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise CaptureError(f"it cannot be captured as a CUDA graph: {said}") from error
-    return graph.replay, result
+    return partial(_replay, graph, call), result
+
+
+def _replay(graph: Any, _kept: Callable[[], Any]) -> None:
+    graph.replay()
 
 
 def _free_generator(target: Any) -> None:
