@@ -59,7 +59,7 @@ def test_options_of_a_row_reach_the_plan():
 
 
 def test_a_near_row_count_is_answered_and_said():
-    plan = tabled(gated(5000), H200, [table(LARGE, SMALL)])
+    plan = tabled(gated(6000), H200, [table(LARGE, SMALL)])
     assert plan is not None
     assert plan.expand.name == "hopper"
     assert "nearest problem, 8192 × 768 × 3072" in plan.reason
@@ -75,9 +75,16 @@ def test_far_sizes_are_left_to_the_model():
 
 def test_decode_rows_answer_for_decode_alone():
     assert nearest([table(SMALL)], gated(17)) == []
-    plan = tabled(gated(9), H200, [table(SMALL)])
+    plan = tabled(gated(12), H200, [table(SMALL)])
     assert plan is not None
     assert plan.expand.name == "small"
+
+
+def test_a_single_row_is_served_by_kernels_of_its_own():
+    single = (gated(1), {"expand=plain project=plain": 25.0, "expand=small[pdl=1] project=small[pdl=1]": 11.0})
+    assert nearest([table(single)], gated(2)) == []
+    assert nearest([table((gated(2), single[1]))], gated(1)) == []
+    assert len(nearest([table(single)], gated(1, activation="silu"))) == 1
 
 
 def test_training_and_inference_are_measured_apart():
@@ -85,10 +92,10 @@ def test_training_and_inference_are_measured_apart():
 
 
 def test_the_same_features_come_before_the_same_row_count():
-    other = (gated(8192, k=896), {"expand=plain project=plain": 1.0, "expand=tma project=plain": 2.0})
-    same = (gated(4096), {"expand=plain project=plain": 2.0, "expand=tma project=plain": 1.0})
+    other = (gated(8192, k=832), {"expand=plain project=plain": 1.0, "expand=tma project=plain": 2.0})
+    same = (gated(6000), {"expand=plain project=plain": 2.0, "expand=tma project=plain": 1.0})
     (_, first, _), (_, second, _) = nearest([table(other, same)], gated(8192))
-    assert (first.m, second.m) == (4096, 8192)
+    assert (first.m, second.m) == (6000, 8192)
 
 
 def test_equal_times_are_decided_by_name():

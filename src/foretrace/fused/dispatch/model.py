@@ -11,7 +11,8 @@ alone, 122 with the elementwise kernel, TMA 125, Hopper 89. 4096 → 2 × 14336:
 backward, 4096 → 14336: unfused 1640 to 1790, TMA 1650, Hopper 1522, and 1445 with four stages and one slot. Linear with
 GELU, 1024 → 4096: cuBLAS 101 alone, cuBLASLt's epilogue 111, Hopper 100. The pointer kernel takes 1.35 times as long as
 cuBLAS, eager's activation and product 65 µs on top. 256 rows, 4096 → 2 × 14336: 100 µs fused and 101 µs by cuBLAS;
-512 rows: cuBLAS 170, Hopper 187, and 172 with narrow tiles.
+512 rows: cuBLAS 170, Hopper 187, and 172 with narrow tiles. What few rows cost beside was fitted to the grid of
+``benchmarks/results/fused``: how slowly weights arrive where tiles are mostly empty, or leave multiprocessors idle.
 Decode at 4096, 14336: 4.17 TB/s of weights at one row, 3.9 at 16 rows. The other devices are their datasheet at the
 same share.
 """
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from foretrace.fused.dispatch.candidates import DEEP, NARROW, Options
+from foretrace.fused.dispatch.candidates import DEEP, NARROW, SMALL_ROWS, Options
 from foretrace.fused.dispatch.choice import Role
 from foretrace.fused.dispatch.environment import capability
 from foretrace.fused.plan import Problem
@@ -86,15 +87,33 @@ HOST_LINEAR, HOST_ATEN, HOST_OURS = 23.3, 11.7, 13.6
 _HIDDEN: Final = 0.03
 # Passes over memory reach this share of the bandwidth that a copy has.
 _PASS: Final = 0.9
-# cuBLAS picks among tiles like these; smaller ones reach less of the rate.
-_LIBRARY_TILES: Final = (
-    (128, 256, 1.0),
-    (128, 192, 0.98),
-    (256, 128, 1.0),
-    (128, 128, 0.93),
-    (64, 256, 0.85),
-    (64, 128, 0.8),
-    (64, 64, 0.6),
+# One multiprocessor gets at most so many times its share of the memory's bandwidth, however few are busy.
+_PULL: Final = 1.5
+# Boxes of 128 rows load weights so much more slowly for every halving of the rows there are (measured; why was not).
+_SCARCE: Final = 0.06
+# Results of fewer elements are cut into tiles of half the width by kernels whose tiles fit the problem.
+_FEW_TILES: Final = 64 * 128 * 128
+# cuBLAS has tiles of these rows and columns, up to so many elements; smaller ones reach less of the rate.
+_LIBRARY_ROWS: Final = (64, 128, 192, 256)
+_LIBRARY_COLUMNS: Final = tuple(range(64, 257, 16))
+_LARGEST_TILE: Final = 192 * 192
+_TILE_SHARES: Final = ((64 * 64, 0.6), (64 * 128, 0.8), (128 * 128, 0.93), (128 * 192, 0.98), (128 * 256, 1.0))
+
+
+def _share(elements: int) -> float:
+    """Of the rate, what a tile of so many elements reaches; between the fitted sizes in proportion."""
+    below = max((pair for pair in _TILE_SHARES if pair[0] <= elements), default=_TILE_SHARES[0])
+    above = min((pair for pair in _TILE_SHARES if pair[0] >= elements), default=_TILE_SHARES[-1])
+    if above[0] <= below[0]:
+        return below[1]
+    return below[1] + (above[1] - below[1]) * (elements - below[0]) / (above[0] - below[0])
+
+
+_LIBRARY_TILES: Final = tuple(
+    (rows, columns, _share(rows * columns))
+    for rows in _LIBRARY_ROWS
+    for columns in _LIBRARY_COLUMNS
+    if rows * columns <= _LARGEST_TILE
 )
 
 
@@ -104,12 +123,13 @@ class _Way:
 
     ``columns`` of a tile's accumulators; all are 128 rows high. ``tile``: µs that each wave of tiles adds; less than
     none where the epilogue hides and a last wave that is not full is quicker. ``exposed``: share of the traffic beside
-    the products' that they do not hide.
+    the products' that they do not hide. ``stream``: share of the memory's bandwidth that its loads of weights reach.
     """
 
     columns: int
     tile: float
     exposed: float
+    stream: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +137,9 @@ class _Fused:
     """A fused kernel beside cuBLAS.
 
     ``rate``: speed of its main loop, that of cuBLAS is 1. ``fast``: µs a wave that the hardware's tanh saves forward.
-    ``sums``: backward's epilogue adds up the bias's gradient. ``others``: the role, the options, how it then goes, and
-    the least inner size that it is right for.
+    ``sums``: backward's epilogue adds up the bias's gradient. ``fits``: tiles are cut to the problem, see
+    `foretrace.fused.kernels.tiles.default_tile`; else they have 128 rows. ``others``: the role, the options, how it
+    then goes, and the least inner size that it is right for.
     """
 
     rate: float
@@ -126,17 +147,19 @@ class _Fused:
     forward: _Way
     backward: _Way
     sums: bool
+    fits: bool = False
     others: tuple[tuple[Role, Options, _Way, int], ...] = ()
 
 
 _FUSED: Final[dict[str, _Fused]] = {
-    "portable": _Fused(0.83, 0.4, _Way(256, 1.3, 0.9), _Way(128, 1.3, 0.9), True),
-    "tma": _Fused(1.0, 0.5, _Way(256, -0.3, 0.8), _Way(128, 2.0, 0.8), True),
+    "portable": _Fused(0.83, 0.4, _Way(256, 1.3, 0.9), _Way(128, 1.3, 0.9), True, fits=True),
+    "tma": _Fused(1.0, 0.5, _Way(256, -0.3, 0.8), _Way(128, 2.0, 0.8, 0.65), True),
     "hopper": _Fused(
         1.07,
         0.0,
         _Way(256, -0.5, 0.15),
         _Way(256, -0.5, 0.65),
+        False,
         False,
         # Four stages for one slot pay where the products, and not their epilogue, decide.
         (("expand", NARROW, _Way(128, 0.2, 0.4), 0), ("backward", DEEP, _Way(256, -0.5, 0.27), 2048)),
@@ -159,13 +182,17 @@ def options_for(role: Role, name: str, problem: Problem) -> Options:
     return _fused(role, _FUSED[name], problem, device)[1]
 
 
-def expense(role: Role, name: str, problem: Problem, device: Device) -> Expense | None:
+def expense(role: Role, name: str, problem: Problem, device: Device, options: Options | None = None) -> Expense | None:
     """Return what one step is expected to take; ``None`` for an implementation the model knows nothing of.
 
-    Every row count is taken as it is; ``problem.m`` = 0 costs the launches.
+    ``options``: with these (those the model knows nothing of change nothing); by default with the best. Every row count
+    is taken as it is; ``problem.m`` = 0 costs the launches.
     """
     if name in _FUSED and role != "project":
-        return _fused(role, _FUSED[name], problem, device)[0]
+        kernel = _FUSED[name]
+        if options is None:
+            return _fused(role, kernel, problem, device)[0]
+        return _way_expense(role, kernel, _way_of(role, kernel, options), problem, device)
     known = _STEPS.get((role, name))
     return known(problem, device) if known else None
 
@@ -258,7 +285,8 @@ def _expand_small(problem: Problem, device: Device) -> Expense:
 
 
 def _weights_us(elements: int, problem: Problem, device: Device) -> float:
-    share = 0.97 if problem.m == 1 else 0.95  # of the copy's bandwidth; cuBLAS reaches 0.94
+    # Of the copy's bandwidth; cuBLAS reaches 0.94. All programs ask for the same lines of x: the fewer, the slower.
+    share = 0.97 if problem.m == 1 else 0.95 - 0.015 * math.log2(SMALL_ROWS / max(problem.m, 2))
     return elements * _element(problem) / (device.bandwidth * share * 1e6)
 
 
@@ -270,24 +298,32 @@ def _expand_library(problem: Problem, device: Device) -> Expense:
 def _fused(role: Role, kernel: _Fused, problem: Problem, device: Device) -> tuple[Expense, Options]:
     """µs of a product whose epilogue does the rest, and the options that make it quickest."""
     inner = problem.k if role == "expand" else problem.out
-    usual: tuple[Options, _Way] = ((), kernel.forward if role == "expand" else kernel.backward)
-    ways = [usual, *((options, way) for at, options, way, least in kernel.others if at == role and inner >= least)]
+    ways = [(), *(options for at, options, _, least in kernel.others if at == role and inner >= least)]
     return min(
-        ((_way_expense(role, kernel, way, problem, device), options) for options, way in ways),
+        ((_way_expense(role, kernel, _way_of(role, kernel, options), problem, device), options) for options in ways),
         key=lambda one: one[0].us,
     )
+
+
+def _way_of(role: Role, kernel: _Fused, options: Options) -> _Way:
+    usual = kernel.forward if role == "expand" else kernel.backward
+    wanted = frozenset(options)
+    return next((way for at, known, way, _ in kernel.others if at == role and frozenset(known) == wanted), usual)
 
 
 def _way_expense(role: Role, kernel: _Fused, way: _Way, problem: Problem, device: Device) -> Expense:
     expand = role == "expand"
     columns = (_width(problem) if expand else 1) * problem.n
     inner = problem.k if expand else problem.out
+    rows, wide = _tile(kernel, way, problem)
     rate = device.half * 1e6 / device.sms
-    waves = math.ceil(math.ceil(problem.m / 128) * math.ceil(columns / way.columns) / device.sms)
+    tiles = math.ceil(problem.m / rows) * math.ceil(columns / wide)
+    waves = math.ceil(tiles / device.sms)
     added = way.tile - (kernel.fast if expand and problem.precision == "fast" else 0.0)
-    loop = waves * (2 * 128 * way.columns * math.ceil(inner / 64) * 64 / (rate * kernel.rate) + added)
+    loop = waves * (2 * rows * wide * math.ceil(inner / 64) * 64 / (rate * kernel.rate) + added)
     floor = (problem.m * inner + columns * inner + problem.m * problem.n) * 2 / (device.bandwidth * 0.94 * 1e6)
-    product = max(loop, floor)
+    stream = way.stream if kernel.fits else way.stream / (1 + _SCARCE * max(0.0, math.log2(128 / max(problem.m, 1))))
+    product = max(loop, floor * _idle(tiles, device.sms) / stream)
     # Forward keeps the pre-activations that backward needs; backward reads them and writes their gradients.
     extra = (int(problem.training) if expand else 2) * _width(problem)
     traffic = _pass_us(extra, problem, device)
@@ -296,6 +332,20 @@ def _way_expense(role: Role, kernel: _Fused, way: _Way, problem: Problem, device
         total += _pass_us(_width(problem), problem, device) + _LAUNCH
     # A kernel of our own must be expected to win by more than the model is worth.
     return _expense(total * 1.02, 1, HOST_OURS)
+
+
+def _tile(kernel: _Fused, way: _Way, problem: Problem) -> tuple[int, int]:
+    """Rows and columns of a kernel's tiles."""
+    if not kernel.fits:
+        return 128, way.columns
+    rows = min(128, max(16, 1 << (problem.m - 1).bit_length()))
+    return rows, way.columns // 2 if problem.m * problem.n <= _FEW_TILES else way.columns
+
+
+def _idle(tiles: int, sms: int) -> float:
+    """How much longer operands take to come from memory than if every multiprocessor were busy to the end."""
+    full, rest = divmod(tiles, sms)
+    return (full + (max(rest / sms, 1 / _PULL) if rest else 0.0)) * sms / max(tiles, 1)
 
 
 _STEPS: Final[dict[tuple[Role, str], _Cost]] = {

@@ -1,4 +1,4 @@
-"""What a whole training step takes, by the model: in small layers the host decides, and our backward is Python.
+"""What a whole step takes, by the model: in small layers the host decides, and our backward is Python.
 
 Steps are chosen one by one for what they save. Whether all of them together save more than an autograd function in
 Python costs the host can only be said of the whole.
@@ -26,10 +26,11 @@ _FEW_ROWS: Final = 1.3
 
 
 def step(choice: Choice, problem: Problem, device: Device) -> Expense | None:
-    """Forward and backward, every gradient wanted; ``None`` where the model does not know an implementation."""
-    total = _gradients(choice, problem, device)
+    """Forward, and in training backward with every gradient; ``None``: the model does not know an implementation."""
+    total = _gradients(choice, problem, device) if problem.training else Expense(0.0, 0.0)
     for role in roles_of(problem.operation, problem.training):
-        found = expense(role, choice.of(role).name, problem, device)
+        made = choice.of(role)
+        found = expense(role, made.name, problem, device, made.options)
         if found is None:
             return None
         total = total.plus(found)
