@@ -31,14 +31,15 @@ def test_without_torch_the_demo_explains_the_bundled_trace_and_says_what_is_miss
     assert "VERDICT  compute-bound" in shown
 
 
-def test_the_demo_guesses_and_predicts_before_it_explains(
+def test_the_demo_guesses_and_predicts_before_it_explains_and_compares(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr("foretrace.cli.run.record_workload", lambda name, output=None: [])
     assert main(["demo"]) == 0
     shown = capsys.readouterr().out
-    guess, prediction, explained = (shown.index(text) for text in ("BROKEN", "predicted  5 kernels", "VERDICT"))
-    assert guess < prediction < explained
+    told = ("BROKEN", "predicted  5 kernels", "VERDICT", "GPU time: 1.41× faster")
+    guess, prediction, explained, proven = (shown.index(text) for text in told)
+    assert guess < prediction < explained < proven
     assert "5 expectations: 4 held and 1 broken" in shown
 
 

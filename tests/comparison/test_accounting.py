@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from comparison.comparing import COMPILED, EAGER, FUSED, GELU, MM, MUL, Call, mm, program
+from comparison.comparing import COMPILED, EAGER, FUSED, GELU, MM, MUL, OTHER_MM, Call, mm, pointwise, program
 from foretrace import compare, explain
 from foretrace.comparison.compare import read_subject
 
@@ -21,6 +21,18 @@ LIBRARY = (
     Call("aten::_flash_attention_forward", "void pytorch_flash::flash_fwd_kernel<64, 128>(params)", 6.0),
     Call("aten::bmm", "unheard_of_kernel", 5.0, ((4, 8, 8), (4, 8, 8))),
     mm(kernel="ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"),
+    # Products that are joined of others along n, m and k, and what adds.
+    Call("aten::mm", OTHER_MM, 60.0, ((64, 32), (32, 32)), within="aten::linear"),
+    Call("aten::mm", MM, 60.0, ((128, 32), (32, 16)), within="aten::linear"),
+    Call("aten::mm", MM, 60.0, ((64, 64), (64, 16)), within="aten::linear"),
+    Call("aten::addmm_", MM, 60.0, ((64, 16), (64, 32), (32, 16))),
+    pointwise("aten::add", "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add>(int)"),
+    Call(
+        "foretrace::gate_up",
+        "foretrace_hopper_gate_up_gelu_tanh_128x256x64_4stages",
+        60.0,
+        ((64, 32), (16, 32), (16, 32)),
+    ),
 )
 NAMES = st.sampled_from([MM, GELU, MUL, FUSED, "triton_red_fused_add_mean_mul_pow_0", "another_kernel"])
 CALLS = st.lists(st.sampled_from(LIBRARY), max_size=12)

@@ -5,7 +5,7 @@ from time import process_time
 import pytest
 
 from builders import TraceBuilder
-from comparison.comparing import COMPILED, EAGER, program
+from comparison.comparing import COMPILED, EAGER, MM, Call, program
 from foretrace import explain
 from foretrace.comparison.compare import read_subject
 from foretrace.comparison.kinship import kinship
@@ -21,7 +21,16 @@ def nothing_in_common(n: int) -> tuple[TraceBuilder, TraceBuilder]:
     return program(renamed[0], steps=1, shapes=False), program(renamed[1][::-1], steps=1, shapes=False)
 
 
-@pytest.mark.parametrize("build", [one_long_step, nothing_in_common])
+def products_joined(n: int) -> tuple[TraceBuilder, TraceBuilder]:
+    def product(width: int) -> Call:
+        return Call("aten::mm", MM, 50.0, ((64, 32), (32, width)), within="aten::linear")
+
+    attend = Call("aten::_flash_attention_forward", "void pytorch_flash::flash_fwd_kernel<64, 128>(params)", 6.0)
+    apart, together = [*map(product, (64, 16, 16)), attend], [product(96), attend]
+    return program(apart * n, steps=1), program(together * n, steps=1)
+
+
+@pytest.mark.parametrize("build", [one_long_step, nothing_in_common, products_joined])
 def test_four_times_the_rows_cost_about_four_times_the_time(build):
     def seconds(n: int) -> float:
         a, b = (read_subject(side.trace()) for side in build(n))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from foretrace.knowledge.comparing import absorbs, copy_reason, is_part
+from foretrace.knowledge.comparing import absorbs, accumulates, contains, copy_reason, is_part
 from foretrace.knowledge.compiled import code_name, compile_row_label, is_compile_row
 
 
@@ -19,6 +19,21 @@ from foretrace.knowledge.compiled import code_name, compile_row_label, is_compil
 )
 def test_parts_of_fused_kernels(part, op, fits):
     assert is_part(part, op) is fits
+
+
+def test_a_fused_kernel_contains_another_where_it_names_all_of_its_parts():
+    assert contains(["mm", "gelu_tanh", "mul"], ["gelu", "mul"])
+    assert not contains(["mm", "gelu_tanh", "mul"], ["gelu", "mul", "add"])
+    # The activation is evaluated anew in its backward.
+    assert contains(["mm", "gelu_tanh_backward", "mul"], ["gelu", "gelu_backward", "mul"])
+    assert not contains(["mm", "gelu_tanh", "mul"], ["gelu_backward", "mul"])
+
+
+def test_products_that_add_to_something():
+    assert accumulates("aten::addmm_")
+    assert accumulates("aten::baddbmm")
+    assert not accumulates("aten::mm")
+    assert not accumulates(None)
 
 
 def test_what_may_become_one_kernel_by_its_place_alone():

@@ -1,4 +1,4 @@
-"""Profile a GeGLU MLP on this machine and explain it; then guess, predict and explain the same MLP on an H200."""
+"""Profile a GeGLU MLP on this machine; then guess, predict, explain and speed up the same MLP on an H200."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from statistics import median
 from foretrace.errors import MissingExtraError
 from foretrace.model.words import time
 
-SAMPLE = Path(__file__).parent / "samples" / "h200_mlp_eager.trace.json.gz"
+SAMPLES = Path(__file__).parent / "samples"
+SAMPLE = SAMPLES / "h200_mlp_eager.trace.json.gz"
+# Recorded in one run: the same step compiled, and with foretrace's fused kernels.
+BEFORE, AFTER = (SAMPLES / "h200_geglu_forward" / f"{name}.trace.json.gz" for name in ("compile", "foretrace"))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,10 +41,13 @@ def run(args: argparse.Namespace) -> int:
     _predict()
     print("\n4. The recording, explained\n")
     show(SAMPLE)
+    print("\n5. What the traffic costs that it finds: the MLP by torch.compile, and by foretrace's fused kernels\n")
+    _compare()
     print("\nTry next:")
     print(f"  foretrace explain --all {SAMPLE}")
     for path in written:
         print(f"  foretrace explain --all {path}")
+    print(f"  foretrace compare {SAMPLES / 'h200_geglu_train'}/*.trace.json.gz")
     print("  foretrace predict mlp --gpu A100 --variant compile")
     print("  foretrace predict mlp --gpu H200 --expectation mlp.toml")
     print(f"  foretrace check {SAMPLE} mlp.toml")
@@ -79,3 +85,13 @@ def _predict() -> None:
     print(f"predicted  {info.kernels} kernels, {info.memsets} memsets, GPU busy {time(info.gpu_busy_us)} a step")
     print(f"           (between {low} and {high} if every kernel is off to the same side)")
     print(f"measured   GPU busy {time(median(measured))} a step")
+
+
+def _compare() -> None:
+    """What the fused kernels replace, and what that is worth."""
+    from foretrace.cli.files import view_for
+    from foretrace.cli.streams import to_stdout
+    from foretrace.comparison import compare
+    from foretrace.report.compare_terminal import render_comparison
+
+    to_stdout(render_comparison(compare([BEFORE, AFTER]), view_for()).encode("utf-8", "replace"))

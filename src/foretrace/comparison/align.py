@@ -81,12 +81,11 @@ def _path_alone(item: Item) -> Token:
 
 
 def _kind_size(item: Item) -> Token:
-    return (item.kind, item.size) if item.size else None
+    return (item.kind, item.size, item.parts if item.unites else ()) if item.size else None
 
 
 def _product(item: Item) -> Token:
-    # A product that names more work than itself is a fused kernel: it takes its parts by their names.
-    return (item.kind,) if item.kind in COMPUTE_KINDS and len(item.parts) < 2 else None
+    return (item.kind,) if item.kind in COMPUTE_KINDS and not item.unites else None
 
 
 def _kind(item: Item) -> Token:
@@ -114,12 +113,17 @@ _LEVELS: tuple[Level, ...] = (
 LAST: Level = (_kind, "order and kind")
 
 
-def match_rows(a: Sequence[Item], b: Sequence[Item]) -> list[Match]:
-    """Pair the rows of two steps, on mere order only where they are products; rising in both."""
-    matches: list[Match] = []
+def match_rows(
+    a: Sequence[Item],
+    b: Sequence[Item],
+    matches: Sequence[Match] = (),
+    taken: tuple[set[int], set[int]] = (set(), set()),
+) -> list[Match]:
+    """Pair the rows of two steps, on mere order only where they are products; rising in both, as ``matches`` are."""
+    found = list(matches)
     for level in _LEVELS:
-        matches = match_within(a, b, matches, level)
-    return matches
+        found = match_within(a, b, found, level, taken)
+    return found
 
 
 def match_within(

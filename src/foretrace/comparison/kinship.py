@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from foretrace.comparison.identity import expected_of, may_drift, other_parameters, same_workload, twins
@@ -137,18 +138,22 @@ def _work(found: Kinship, a: Subject, b: Subject, alignment: Alignment) -> None:
     """Compare sizes, types and FLOPs of what was paired, and the FLOPs of what was added or removed."""
     sizes: Counter[str] = Counter()
     types: Counter[str] = Counter()
+    joins: Counter[str] = Counter()
     flops = [0, 0]
     known = True
     for spot in alignment.spots:
         rows_a, rows_b = [alignment.a[i] for i in spot.a], [alignment.b[j] for j in spot.b]
-        if len(rows_a) + len(rows_b) > 2:
+        if len(rows_a) + len(rows_b) > 2 and not _products_alone(rows_a, rows_b):
             continue  # fused attention counts its FLOPs differently from the products it replaces
         for side, rows in enumerate((rows_a, rows_b)):
             for item in rows:
                 if item.kind in COMPUTE_KINDS:
                     known &= item.flops is not None
                     flops[side] += item.flops or 0
-        if rows_a and rows_b and rows_a[0].kind in COMPUTE_KINDS and spot.how != "order and kind":
+        if len(rows_a) + len(rows_b) > 2:
+            if spot.how == "work":
+                joins[_join(rows_a, rows_b)] += 1
+        elif rows_a and rows_b and rows_a[0].kind in COMPUTE_KINDS and spot.how != "order and kind":
             one, other = rows_a[0], rows_b[0]
             if one.size and other.size and one.size != other.size:
                 sizes[f"{_size(one)} → {_size(other)}"] += 1
@@ -169,10 +174,34 @@ def _work(found: Kinship, a: Subject, b: Subject, alignment: Alignment) -> None:
             f"{whole(flops[1] / flops[0])} times the FLOPs" if flops[0] else "the baseline holds no matrix products"
         )
     both_known = both_gpu or (a.products is not None and b.products is not None)
+    if joins and not reasons:
+        found.notes.append(f"Products computed together or apart: {_listed(joins)}: the same work.")
     found.same_work = False if reasons else (True if known and both_known else None)
     if reasons:
         found.other_work = "the traces do not do the same work"
         found.notes.insert(0, f"Not the same work: {'; '.join(reasons)}. A ratio of times would be no speed-up.")
+
+
+def _products_alone(a: Sequence[Item], b: Sequence[Item]) -> bool:
+    """Whether what computes on both sides are matrix products whose FLOPs are known."""
+    return all(
+        any(item.kind == "gemm" for item in rows)
+        and all(item.kind == "gemm" and item.flops is not None for item in rows if item.kind in COMPUTE_KINDS)
+        for rows in (a, b)
+    )
+
+
+def _join(a: Sequence[Item], b: Sequence[Item]) -> str:
+    """Products that are one of the other side's: ``2 of 3072·8192·768 are one of 6144·8192·768``."""
+    before, after = ([item for item in rows if item.is_product] for rows in (a, b))
+    if len(before) > 1:
+        return f"{_apart(before)} are one of {_size(after[0])}"
+    return f"one of {_size(before[0])} is {_apart(after)}"
+
+
+def _apart(items: Sequence[Item]) -> str:
+    sizes = Counter(_size(item) for item in items)
+    return " and ".join(f"{'one' if number == 1 else number} of {words}" for words, number in sizes.items())
 
 
 def _cpu_flops(a: Subject, b: Subject) -> tuple[list[int], bool]:

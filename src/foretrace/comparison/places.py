@@ -10,6 +10,7 @@ from typing import Literal
 
 from foretrace.comparison.align import LAST, Match, match_rows, match_within
 from foretrace.comparison.fusions import by_parts, by_place, epilogues
+from foretrace.comparison.joins import displaced, joined
 from foretrace.comparison.spread import change_of, measure
 from foretrace.comparison.subject import Item
 from foretrace.knowledge.comparing import PARTS_NAMED
@@ -44,7 +45,15 @@ class Alignment:
 def align_steps(a: Sequence[Item], b: Sequence[Item], *, predicted: Predicted = None) -> Alignment:
     """Put every row of both steps into one spot, in the order of the other step; what vanished, by the baseline's."""
     matches = match_rows(a, b)
-    used_a, used_b = {m.a for m in matches}, {m.b for m in matches}
+    joins = joined(a, b, matches)
+    used_a, used_b = {i for join in joins for i in join.a}, {j for join in joins for j in join.b}
+    if joins:  # their rows may have been paired, and what they were paired with finds another partner
+        matches = [match for match in matches if match.a not in used_a and match.b not in used_b]
+        matches = match_rows(a, b, matches, (used_a, used_b))
+    # Pairs that stand in another order: they may cross the others.
+    crossing = [Match(join.a[0], join.b[0], "work") for join in joins if len(join.a) == len(join.b) == 1]
+    used_a.update(match.a for match in matches)
+    used_b.update(match.b for match in matches)
     spots: list[Spot] = []
 
     def fuse(parts: tuple[int, ...], whole: int, how: How) -> None:
@@ -58,19 +67,29 @@ def align_steps(a: Sequence[Item], b: Sequence[Item], *, predicted: Predicted = 
         used_b.update(parts)
         used_a.add(whole)
 
-    for fusion in by_parts(a, b, matches, swapped=False):
+    for join in joins:
+        if len(join.a) > 1:
+            fuse(join.a, join.b[0], "work")
+        elif len(join.b) > 1:
+            split(join.b, join.a[0], "work")
+    for fusion in by_parts(a, b, matches, (used_a, used_b), swapped=False):
         fuse(fusion.parts, fusion.whole, fusion.how)
-    for fusion in by_parts(b, a, matches, swapped=True):
-        if fusion.whole not in used_a and not used_b & set(fusion.parts):
-            split(fusion.parts, fusion.whole, fusion.how)
-    taken_in = epilogues(a, b, matches, used_a, swapped=False)
-    given_out = epilogues(b, a, matches, used_b, swapped=True)
-    for position, match in enumerate(matches):
+    for fusion in by_parts(b, a, matches, (used_b, used_a), swapped=True):
+        split(fusion.parts, fusion.whole, fusion.how)
+    crossing += displaced(a, b, matches, (used_a, used_b))
+    used_a.update(match.a for match in crossing)
+    used_b.update(match.b for match in crossing)
+    paired = [*matches, *crossing]
+    taken_in = epilogues(a, b, paired, used_a, swapped=False)
+    given_out = epilogues(b, a, paired, used_b, swapped=True)
+    for position, match in enumerate(paired):
         if position in taken_in:
             fuse((match.a, *taken_in[position]), match.b, "position")
         elif position in given_out:
             split((match.b, *given_out[position]), match.a, "position")
-    matches = [m for position, m in enumerate(matches) if position not in taken_in and position not in given_out]
+    grown = taken_in.keys() | given_out.keys()
+    spots += [_pair(a, b, m, predicted) for at, m in enumerate(paired) if at not in grown and at >= len(matches)]
+    matches = [m for position, m in enumerate(matches) if position not in grown]
     for fusion in by_place(a, b, matches, (used_a, used_b), swapped=False):
         fuse(fusion.parts, fusion.whole, fusion.how)
     for fusion in by_place(b, a, matches, (used_b, used_a), swapped=True):
@@ -177,18 +196,22 @@ def _title(a: list[Item], b: list[Item], guessed: Predicted) -> str:
 
 
 def _named(rows: list[Item]) -> str:
-    """A single row by its short name, several by their operators: ``gelu + 2 mul``.
+    """A single row by its short name, several by their operators: ``gelu + 2 mul``; generated code has none but itself.
 
     A memset is none of its operator's work: two products and what clears their counters are not four products.
     """
     if len(rows) == 1:
         return rows[0].short_name
     ordered = sorted(rows, key=lambda row: row.kind == "memset")
-    words = ("memset" if row.kind == "memset" else row.op or row.short_name for row in ordered)
+    words = ("memset" if row.kind == "memset" else _operator_of(row) for row in ordered)
     counts = Counter(word.removeprefix("aten::") for word in words)
     names = [name if many == 1 else f"{many} {name}" for name, many in counts.items()]
     shown = names if len(names) <= PARTS_NAMED else [*names[: PARTS_NAMED - 1], f"{len(names) - PARTS_NAMED + 1} more"]
     return " + ".join(shown)
+
+
+def _operator_of(row: Item) -> str:
+    return row.short_name if row.op in (None, row.name) else str(row.op)
 
 
 def _summed(rows: list[Item]) -> list[float]:

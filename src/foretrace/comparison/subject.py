@@ -6,10 +6,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from statistics import median
 
+from foretrace.analysis.context import Context
+from foretrace.analysis.costs import KernelCosts
 from foretrace.comparison.host import HostFacts, facts_of_chain, facts_of_trace
 from foretrace.comparison.products import Products, products_of
 from foretrace.knowledge.compiled import code_name, is_compile_row
-from foretrace.knowledge.limits import COLD_STEP_RATIO
+from foretrace.knowledge.limits import COLD_STEP_RATIO, COMPUTE_KINDS
 from foretrace.model.report import Kernel, Report, Step, Transfer
 from foretrace.model.sidefile import SideFile
 from foretrace.model.words import time
@@ -19,7 +21,8 @@ __all__ = ["Item", "Subject", "make_subject"]
 
 
 GpuRow = Kernel | Transfer
-Sizes = dict[tuple[str, str | None, int | None], tuple[object, ...]]
+# Event of a product → (m, n, k, batch); None where several sizes fit it.
+Sizes = dict[int, tuple[int | None, ...] | None]
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +56,16 @@ class Item:
     def is_kernel(self) -> bool:
         """Whether the row is a kernel, not a copy or memset of the copy engine."""
         return self.kind not in ("memcpy", "memset")
+
+    @property
+    def is_product(self) -> bool:
+        """Whether the row is a matrix product whose ``size`` is (m, n, k, batch)."""
+        return self.kind == "gemm" and self.size is not None and len(self.size) == 4
+
+    @property
+    def unites(self) -> bool:
+        """Whether a product names more work than itself: a fused kernel, which takes its parts by their names."""
+        return self.kind in COMPUTE_KINDS and len(self.parts) > 1
 
 
 @dataclass(eq=False)
@@ -92,7 +105,10 @@ def make_subject(report: Report, trace: Trace | None, side: SideFile | None) -> 
     warm = [steps[p].index for p in like if p != cold] or [steps[p].index for p in like]
     chosen = None if typical is None else steps[typical].index
     host = facts_of_chain(report) if trace is None else facts_of_trace(trace, report, chosen, warm)
-    items = [] if chosen is None else _items(report, rows, chosen, [steps[p].index for p in like], host)
+    items = []
+    if chosen is not None:
+        sizes = _sizes(report, trace, rows.get(chosen, []))
+        items = _items(rows, chosen, [steps[p].index for p in like], sizes, host)
     subject = Subject(report, side, steps, like, typical, cold, items, rows, host)
     if trace is not None and chosen is not None and not report.trace.has.gpu:
         subject.products = products_of(trace, chosen)
@@ -162,13 +178,31 @@ def _middle(steps: list[Step], positions: list[int]) -> int | None:
     return min(positions, key=lambda p: (abs(steps[p].period_us - middle), p))
 
 
-def _items(report: Report, rows: dict[int, list[GpuRow]], chosen: int, like: list[int], host: HostFacts) -> list[Item]:
-    # The table of matrix products is by kernel, operator and size; FLOPs stand in for the size.
-    sizes: Sizes = {
-        (gemm.kernel, gemm.op, gemm.flops): (gemm.m, gemm.n, gemm.k, gemm.batch)
-        for gemm in report.gemms
-        if gemm.m is not None
-    }
+def _sizes(report: Report, trace: Trace | None, rows: list[GpuRow]) -> Sizes:
+    """Sizes of the products among the rows, from the report's table, which is by kernel, operator and size.
+
+    FLOPs stand in for the size there. Where one kernel made products of equal FLOPs and other sizes the trace tells,
+    and a report alone does not.
+    """
+    table: dict[tuple[str, str | None, int | None], list[tuple[int | None, ...]]] = {}
+    for gemm in report.gemms:
+        if gemm.m is not None:
+            table.setdefault((gemm.kernel, gemm.op, gemm.flops), []).append((gemm.m, gemm.n, gemm.k, gemm.batch))
+    found: Sizes = {}
+    for row in rows:
+        if isinstance(row, Kernel) and row.kind == "gemm" and (fitting := table.get((row.name, row.op, row.flops))):
+            found[row.event] = fitting[0] if len(set(fitting)) == 1 else None
+    unclear = {event for event, size in found.items() if size is None}
+    if unclear and trace is not None:
+        costs = KernelCosts(Context(trace))
+        gpu = trace.gpu_rows
+        for event, at in zip(trace.event[gpu].tolist(), gpu.tolist(), strict=True):
+            if event in unclear and (shape := costs.of(at).gemm) is not None:
+                found[event] = (shape.m, shape.n, shape.k, shape.batch)
+    return found
+
+
+def _items(rows: dict[int, list[GpuRow]], chosen: int, like: list[int], sizes: Sizes, host: HostFacts) -> list[Item]:
     columns = zip(*(rows.get(step, []) for step in like), strict=True)
     items = []
     for row, same in zip(rows.get(chosen, []), columns, strict=True):
@@ -202,7 +236,6 @@ def _item(row: GpuRow, samples: list[float], sizes: Sizes, host: HostFacts) -> I
     names = [name for name in row.op_path if not is_compile_row(name)]
     decoded = row.decoded
     views = decoded.get("view_ops") or []
-    shape = sizes.get((row.name, row.op, row.flops)) if row.kind == "gemm" else None
     known = row.flops is not None or row.bytes is not None
     return Item(
         name=row.name,
@@ -220,6 +253,6 @@ def _item(row: GpuRow, samples: list[float], sizes: Sizes, host: HostFacts) -> I
         parts=tuple(str(part) for part in decoded.get("ops") or [] if part not in views),
         epilogue=tuple(str(part) for part in decoded.get("epilogue") or []),
         dtype=decoded.get("dtype"),
-        size=shape or ((row.flops, row.bytes) if known else None),
+        size=sizes.get(row.event, (row.flops, row.bytes) if known else None),
         graph=row.graph,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from foretrace.knowledge.copying import FEEDS_GRAPH
 
 __all__ = [
@@ -16,6 +18,8 @@ __all__ = [
     "RELATED_PRODUCT_SHARE",
     "SAME_FLOPS",
     "absorbs",
+    "accumulates",
+    "contains",
     "copy_reason",
     "is_part",
 ]
@@ -109,6 +113,23 @@ def is_part(part: str, op: str | None) -> bool:
         return False
     name = op.rpartition("::")[2]
     return name in (part, f"{part}_") or name in _PART_OF.get(part, ()) or f"{name}_" == part
+
+
+def contains(parts: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether a fused kernel that names ``parts`` does all that a fused kernel with the parts ``others`` does.
+
+    A backward of an activation evaluates the activation anew where a gradient beside its own needs it.
+    """
+    return all(any(is_part(part, other) or is_part(part, f"{other}_backward") for part in parts) for other in others)
+
+
+# Products whose result is added to what is given: a matrix, a bias, or the output itself.
+_ACCUMULATING = frozenset({"addmm", "addbmm", "baddbmm"})
+
+
+def accumulates(op: str | None) -> bool:
+    """Whether a product's operator adds its result to something, itself or through the kernel's beta."""
+    return op is not None and op.rpartition("::")[2].removesuffix("_") in _ACCUMULATING
 
 
 _SEED = "addmm fills its result with the bias first and lets the GEMM add to it (beta = 1): the bias is not fused"
