@@ -6,7 +6,7 @@ import pytest
 
 import foretrace
 from foretrace.cli import main
-from foretrace.cli.demo import SAMPLE
+from foretrace.cli.demo import AFTER, BEFORE, SAMPLE
 from foretrace.errors import MissingExtraError
 
 
@@ -63,3 +63,10 @@ def test_the_readme_shows_what_the_check_prints(capsys: pytest.CaptureFixture[st
     root = Path(__file__).parents[2]
     assert main(["check", str(SAMPLE), str(root / "examples" / "expectations.toml")]) == 1
     assert capsys.readouterr().out.rstrip() in (root / "README.md").read_text()
+
+
+def test_the_readme_shows_how_the_comparison_ends(capsys: pytest.CaptureFixture[str]):
+    assert main(["compare", str(BEFORE), str(AFTER)]) == 0
+    shown = capsys.readouterr().out
+    conclusion = shown[shown.index("CONCLUSION") :].rstrip()
+    assert conclusion in (Path(__file__).parents[2] / "README.md").read_text()
