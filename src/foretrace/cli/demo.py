@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     _predict()
     print("\n4. The recording, explained\n")
     show(SAMPLE)
-    print("\n5. What the traffic costs that it finds: the MLP by torch.compile, and by foretrace's fused kernels\n")
+    print("\n5. What fusing that traffic away is worth: the MLP by torch.compile, then by foretrace's kernels\n")
     _compare()
     print("\nTry next:")
     print(f"  foretrace explain --all {SAMPLE}")

@@ -20,6 +20,7 @@ from foretrace.cli import flags, streams
 from foretrace.cli.files import target_of, view_for
 from foretrace.cli.subject import Subject, add_size_flags, files_of, given_sizes
 from foretrace.errors import InputError
+from foretrace.model.versions import torch_release
 
 if TYPE_CHECKING:
     from foretrace.capture.workloads import Program
@@ -63,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"name the GPU to predict for: --gpu {' or --gpu '.join(_examples())}")
     gpu = find_gpu(args.gpu)
     check_variant(_variant(args))
-    release = _release(args.torch)
+    release = None if args.torch is None else torch_release(args.torch)
     if args.target is None:
         raise InputError("nothing to predict was given: a workload, as in foretrace predict mlp, or FILE.py:FACTORY")
     subject = Subject(args.target, given_sizes(args), args.dtype, train=args.mode == "train")
@@ -100,16 +101,6 @@ def _variant(args: argparse.Namespace) -> str:
             "and compare the files with foretrace compare"
         )
     return variants[0]
-
-
-def _release(version: str | None) -> tuple[int, int] | None:
-    """``2.11.0+cu130`` → ``(2, 11)``."""
-    if version is None:
-        return None
-    numbers = version.partition("+")[0].split(".")
-    if len(numbers) < 2 or not all(part.isdecimal() and len(part) <= 4 for part in numbers[:2]):
-        raise InputError(f"--torch {version[:40]} is no version of torch; give it as in --torch 2.11")
-    return int(numbers[0]), int(numbers[1])
 
 
 def _predict(subject: Subject, args: argparse.Namespace, gpu: Gpu, release: tuple[int, int] | None) -> Prediction:

@@ -22,6 +22,7 @@ from foretrace.fused.dispatch.machine import Gpu
 from foretrace.fused.dispatch.tables import Row, Table
 from foretrace.fused.plan import Problem
 
+SIZES = ((8192, 768), (3072, 768), (3072, 768), (768, 3072))
 MLP = Problem("gated_mlp", 8192, 3072, 768, 768, "bfloat16", "gelu_tanh", "sm_90", training=False)
 
 
@@ -45,7 +46,7 @@ def test_a_problem_nobody_measured_is_explained_by_the_model():
     assert lines[0] == ("gated_mlp, forward: 8,192 rows, 768 → 3,072 → 768, bfloat16, gelu_tanh (exact), sm_90")
     assert lines[1] == "  expand (input to hidden): hopper"
     assert "    small        is for at most 16 rows, these are 8192" in lines
-    assert any(re.fullmatch(r"    tma +\d+ µs expected, 14 on the host", line) for line in lines)
+    assert any(re.fullmatch(r"    tma +(\d+) µs expected: \1 on the GPU, 14 on the host", line) for line in lines)
     assert lines[-1] == "  from: model (the analytical model expects it to be the fastest)"
 
 
@@ -121,6 +122,18 @@ def test_a_module_is_called_once_and_each_of_its_problems_explained():
     assert all(one.plan.source == "only choice" for one in found)
     assert str(found).count("from: only choice") == 3
     assert "µs expected" not in str(found)  # the model is of GPUs
+
+
+def test_the_release_of_torch_says_which_triton_runs_elsewhere():
+    x, gate, up, down = (torch.empty(size, dtype=torch.bfloat16, device="meta") for size in SIZES)
+    at = {"architecture": "H200", "training": False}
+    known, later = (fused.explain(x, gate, up, down, **at, torch=release) for release in ("2.11", "2.13.0+cu130"))
+    assert isinstance(known, Explanation)
+    assert isinstance(later, Explanation)
+    assert (known.plan.expand.name, later.plan.expand.name) == ("hopper", "tma")
+    assert known.assumed == "assumed: Triton 3.6, which torch 2.11 brings"
+    with pytest.raises(InputError, match=r"torch new is no version of torch; give it as in torch 2\.11"):
+        fused.explain(x, gate, up, down, **at, torch="new")
 
 
 def test_what_holds_no_fused_layer_is_an_error():

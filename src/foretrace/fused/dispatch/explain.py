@@ -16,6 +16,7 @@ from foretrace.fused.dispatch.plans import coarse_rows, plan_for
 from foretrace.fused.dispatch.problems import gated_problem, problems_of
 from foretrace.fused.dispatch.tables import shipped
 from foretrace.fused.plan import Plan, Problem
+from foretrace.model.versions import torch_release
 
 __all__ = ["Explanation", "Explanations", "explain"]
 
@@ -108,7 +109,8 @@ def _listed(options: tuple[Option, ...]) -> list[str]:
     costs = {
         option.name: "not modelled"
         if option.gpu_us is None
-        else f"{option.gpu_us:,.0f} µs expected, {option.host_us:,.0f} on the host"
+        else f"{max(option.gpu_us, option.host_us or 0.0):,.0f} µs expected: {option.gpu_us:,.0f} on the GPU, "
+        f"{option.host_us:,.0f} on the host"
         for option in options
         if option.reason is None
     }
@@ -131,39 +133,46 @@ class Explanations(tuple[Explanation, ...]):
 
 
 def explain(
-    target: Any, *inputs: Any, architecture: str | None = None, training: bool | None = None, **named: Any
+    target: Any,
+    *inputs: Any,
+    architecture: str | None = None,
+    torch: str | None = None,
+    training: bool | None = None,
+    **named: Any,
 ) -> Explanation | Explanations:
     """Explain the choice for a call, as things stand now: tables, autotuned results and overrides included.
 
     ``explain(x, gate_weight, up_weight, down_weight, …)`` takes the arguments of `gated_mlp` and computes nothing.
     ``explain(module, x)`` calls the module once, or any function; ``explain(problem)`` takes a `Problem`.
     ``architecture``: ask for another GPU than the tensors' own, ``"sm_90"`` or ``"H200"``, without having it; the call
-    itself then runs in plain PyTorch, and may be on the meta device. ``training``: whether gradients are wanted, where
-    it should not be taken from the call.
+    itself then runs in plain PyTorch, and may be on the meta device. ``torch``: the release that runs there, which says
+    which Triton, as ``"2.11"``; by default the one installed here. ``training``: whether gradients are wanted, where it
+    should not be taken from the call.
 
     Returns one explanation, or several when the call meets several problems. Raises `InputError` when it meets none,
-    for an architecture that is not known, and for an override that cannot be followed there.
+    for an architecture or a release that is not known, and for an override that cannot be followed there.
     """
-    import torch
+    from torch import Tensor
 
+    release = None if torch is None else torch_release(torch)
     if architecture is not None:
         architecture = named_architecture(architecture)
-    if isinstance(target, torch.Tensor):
+    if isinstance(target, Tensor):
         problems = gated_problem((target, *inputs), named, architecture)
     else:
         problems = problems_of(target, inputs, named, architecture)
     if training is not None:
         problems = Counter(replace(problem, training=training) for problem in problems.elements())
-    found = Explanations(_explained(problem, count, architecture) for problem, count in problems.items())
+    found = Explanations(_explained(problem, count, architecture, release) for problem, count in problems.items())
     return found[0] if len(found) == 1 else found
 
 
-def _explained(problem: Problem, met: int, architecture: str | None) -> Explanation:
+def _explained(problem: Problem, met: int, architecture: str | None, release: tuple[int, int] | None) -> Explanation:
     gpu = gpu_of(problem.architecture)
     environment, assumed = current(), None
     plan = plan_for(problem)
     if architecture is not None and gpu is None:
-        environment, assumed = elsewhere(None)
+        environment, assumed = elsewhere(release)
         if plan.source != "override":
             asked = replace(problem, m=coarse_rows(problem.m))
             plan = choose(asked, environment, shipped(problem.architecture))

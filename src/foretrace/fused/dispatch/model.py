@@ -89,8 +89,10 @@ _HIDDEN: Final = 0.03
 _PASS: Final = 0.9
 # One multiprocessor gets at most so many times its share of the memory's bandwidth, however few are busy.
 _PULL: Final = 1.5
-# Boxes of 128 rows load weights so much more slowly for every halving of the rows there are (measured; why was not).
+# Tiles of 128 rows load weights so much more slowly for every halving of the rows there are (measured; why was not).
 _SCARCE: Final = 0.06
+# And every kernel of ours for each halving below 16 rows: all programs ask for the same few lines of x.
+_CROWDED: Final = 0.015
 # Results of fewer elements are cut into tiles of half the width by kernels whose tiles fit the problem.
 _FEW_TILES: Final = 64 * 128 * 128
 # cuBLAS has tiles of these rows and columns, up to so many elements; smaller ones reach less of the rate.
@@ -285,8 +287,8 @@ def _expand_small(problem: Problem, device: Device) -> Expense:
 
 
 def _weights_us(elements: int, problem: Problem, device: Device) -> float:
-    # Of the copy's bandwidth; cuBLAS reaches 0.94. All programs ask for the same lines of x: the fewer, the slower.
-    share = 0.97 if problem.m == 1 else 0.95 - 0.015 * math.log2(SMALL_ROWS / max(problem.m, 2))
+    # Of the copy's bandwidth; cuBLAS reaches 0.94.
+    share = 0.97 if problem.m == 1 else 0.95 - _CROWDED * math.log2(SMALL_ROWS / max(problem.m, 2))
     return elements * _element(problem) / (device.bandwidth * share * 1e6)
 
 
@@ -322,7 +324,7 @@ def _way_expense(role: Role, kernel: _Fused, way: _Way, problem: Problem, device
     added = way.tile - (kernel.fast if expand and problem.precision == "fast" else 0.0)
     loop = waves * (2 * rows * wide * math.ceil(inner / 64) * 64 / (rate * kernel.rate) + added)
     floor = (problem.m * inner + columns * inner + problem.m * problem.n) * 2 / (device.bandwidth * 0.94 * 1e6)
-    stream = way.stream if kernel.fits else way.stream / (1 + _SCARCE * max(0.0, math.log2(128 / max(problem.m, 1))))
+    stream = way.stream * _stream(problem.m, rows)
     product = max(loop, floor * _idle(tiles, device.sms) / stream)
     # Forward keeps the pre-activations that backward needs; backward reads them and writes their gradients.
     extra = (int(problem.training) if expand else 2) * _width(problem)
@@ -340,6 +342,12 @@ def _tile(kernel: _Fused, way: _Way, problem: Problem) -> tuple[int, int]:
         return 128, way.columns
     rows = min(128, max(16, 1 << (problem.m - 1).bit_length()))
     return rows, way.columns // 2 if problem.m * problem.n <= _FEW_TILES else way.columns
+
+
+def _stream(m: int, rows: int) -> float:
+    """Share of the usual rate at which weights arrive: less where tiles of ``rows`` are mostly empty, or x is small."""
+    empty = max(0.0, math.log2(rows / max(m, 1)))
+    return 1 / (1 + _SCARCE * empty) - _CROWDED * max(0.0, math.log2(SMALL_ROWS / max(m, 2)))
 
 
 def _idle(tiles: int, sms: int) -> float:

@@ -94,7 +94,7 @@ def gate_up(
 
     Float32 inside, rounded once. With ``keep`` also the pre-activations [M, 2N], gate first. Biases: [N].
     A program and step take ``block_n`` output and ``block_k`` input features: 2 and 2048 for one row, 32 and 256 for
-    more, fewer input features where rows are not 16-byte aligned. ``pdl`` 1: start before the previous kernel ended
+    more (64 where output features are many), fewer input features where rows are not 16-byte aligned. ``pdl`` 1: start before the previous kernel ended
     (Hopper); the stream's order is kept all the same.
     Raises `InputError` where `small_supported` is False.
     """
@@ -125,7 +125,9 @@ def gate_up(
     if repeated(_gate_ups, key):
         return hidden, preact
     one = rows == 1
-    block_n = block_n or (2 if one else 32)
+    if block_n is None:
+        # Wide blocks ask for x less often; they pay where they still keep every multiprocessor busy.
+        block_n = 2 if one else 64 if features >= 64 * processors(x.get_device()) else 32
     if one:
         _check_block(block_n)
     if block_k is None:
