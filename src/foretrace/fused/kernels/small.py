@@ -94,8 +94,8 @@ def gate_up(
 
     Float32 inside, rounded once. With ``keep`` also the pre-activations [M, 2N], gate first. Biases: [N].
     A program and step take ``block_n`` output and ``block_k`` input features: 2 and 2048 for one row, 32 and 256 for
-    more (64 where output features are many), fewer input features where rows are not 16-byte aligned. ``pdl`` 1: start before the previous kernel ended
-    (Hopper); the stream's order is kept all the same.
+    more (64 where output features are many), fewer input features where rows are not 16-byte aligned. ``pdl`` 1: start
+    before the previous kernel ended (Hopper); the stream's order is kept all the same.
     Raises `InputError` where `small_supported` is False.
     """
     dtype = x.dtype
