@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from foretrace.fused.dispatch.environment import Environment
 from foretrace.fused.dispatch.model import device_of, expense
 from foretrace.fused.dispatch.tables import shipped
 from foretrace.fused.dispatch.training import step
-from foretrace.fused.plan import Problem
+from foretrace.fused.plan import Operation, Problem
 
 H200 = Environment(torch=(2, 11), triton=(3, 6))
 NEWER = Environment(torch=(2, 13), triton=(3, 9))
@@ -108,6 +109,48 @@ def test_idle_multiprocessors_slow_the_weights_down():
     full, beyond = gated(64, 4096, 128 * 132), gated(64, 4096, 128 * 140)
     assert cost("expand", "tma", beyond) > 1.4 * cost("expand", "tma", full)  # 8 tiles have a wave of their own
     assert cost("expand", "elementwise", beyond) < 1.1 * cost("expand", "elementwise", full)
+
+
+@pytest.mark.parametrize("architecture", ["sm_86", "sm_89", "sm_90"])
+@pytest.mark.parametrize("operation", ["gated_mlp", "linear_act", "mlp"])
+@pytest.mark.parametrize(("k", "n"), [(4096, 1024), (768, 3072), (1024, 8192), (8192, 4096)])
+def test_a_row_more_is_never_much_cheaper(operation: Operation, architecture: str, k: int, n: int):
+    problem = replace(
+        gated(1, k, n), operation=operation, architecture=architecture, out=0 if "act" in operation else k
+    )
+    for name in ("portable", "tma", "hopper", "elementwise", "plain"):
+        costs = [cost("expand", name, replace(problem, m=m)) for m in (*range(1, 40), 64, 65, 128, 129, 256, 257, 4096)]
+        assert all(after > 0.9 * before for before, after in pairwise(costs)), name
+
+
+def test_tiles_of_the_portable_kernel_are_cut_as_the_kernel_cuts_them():
+    # Half as wide with two accumulators where tensor cores read registers: no jump from 256 rows to 257.
+    before, after = (cost("expand", "portable", gated(m, 8192, 4096, architecture="sm_86")) for m in (256, 257))
+    assert after < 1.6 * before
+
+
+def test_what_unaligned_operands_cost_is_not_known():
+    problem = gated(4096, 1001, 3001, architecture="sm_89", aligned=False)
+    portable = next(option for option in options_of("expand", problem, NEWER) if option.name == "portable")
+    assert (portable.cost_us, portable.reason) == (None, None)
+    assert modelled(problem, NEWER).expand.name == "elementwise"
+
+
+def test_float32_of_one_row_takes_the_time_of_its_bytes():
+    problem = replace(LINEAR, m=1, k=4096, n=11008, dtype="float32", precision="exact")
+    assert cost("expand", "plain", problem) < 1.3 * 4096 * 11008 * 4 / 4.3e6
+
+
+def test_nobody_is_chosen_for_starting_sooner_who_is_much_slower_on_the_gpu():
+    problem = replace(LINEAR, m=75, k=4096, n=768, bias=False)
+    device = device_of("sm_90")
+    assert device is not None
+    chosen, plain = (
+        expense("expand", name, problem, device) for name in (modelled(problem, H200).expand.name, "plain")
+    )
+    assert chosen is not None
+    assert plain is not None
+    assert chosen.gpu <= 1.5 * plain.gpu
 
 
 def test_deep_pipelines_where_the_products_decide():

@@ -50,6 +50,15 @@ def test_a_problem_nobody_measured_is_explained_by_the_model():
     assert lines[-1] == "  from: model (the analytical model expects it to be the fastest)"
 
 
+def test_figures_are_of_the_rows_that_the_plan_was_made_for():
+    found = explain(replace(MLP, m=4160, n=4096, out=64))
+    assert isinstance(found, Explanation)
+    assert "  decided, and expected below, as for 5,120 rows" in str(found).splitlines()
+    first = found.options[0][1][0]
+    assert first.name == found.plan.expand.name  # nobody is listed as quicker than the chosen one
+    assert "decided" not in str(explain(MLP))
+
+
 def test_gradients_of_weights_of_few_rows_have_a_line():
     line = "  gradients of weights: small, as for all of at most 32 rows"
     few, more = replace(MLP, m=32, training=True), replace(MLP, m=33, training=True)

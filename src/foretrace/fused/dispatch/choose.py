@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from foretrace.fused.dispatch.candidates import CANDIDATES, has_step, refusal, untried
 from foretrace.fused.dispatch.choice import Choice, Role, parse_choice, roles_of
@@ -15,6 +15,9 @@ from foretrace.fused.dispatch.training import step
 from foretrace.fused.plan import Implementation, Plan, Problem
 
 __all__ = ["Option", "Source", "choose", "modelled", "only_possible", "options_of", "plan_of", "tabled"]
+
+# On the GPU, than the quickest there.
+_SLOWER: Final = 1.5
 
 Source = Literal["table", "model", "autotune", "override", "only choice"]
 
@@ -34,7 +37,11 @@ class Option:
 
 
 def options_of(role: Role, problem: Problem, environment: Environment) -> list[Option]:
-    """Return every candidate that has this step, the model's favourite first, those that are out last."""
+    """Return every candidate that has this step, the model's favourite first, those that are out last.
+
+    Whoever is much slower than another on the GPU is no favourite for starting sooner: in a CUDA graph, or beside other
+    work of the host, the GPU's time is all there is.
+    """
     device = device_of(problem.architecture)
     found = []
     for candidate in CANDIDATES:
@@ -44,8 +51,14 @@ def options_of(role: Role, problem: Problem, environment: Environment) -> list[O
         cost = expense(role, candidate.name, problem, device) if reason is None and device is not None else None
         times = (None, None, None) if cost is None else (cost.us, cost.gpu, cost.host)
         found.append(Option(candidate.name, times[0], reason or untried(candidate, problem), *times[1:]))
+    quickest = min((o.gpu_us for o in found if o.reason is None and o.gpu_us is not None), default=0.0)
+
+    def order(option: Option) -> tuple[bool, bool, bool, float]:
+        slow = option.gpu_us is not None and option.gpu_us > _SLOWER * quickest
+        return option.reason is not None, option.cost_us is None, slow, option.cost_us or 0.0
+
     # The sort is stable: equal costs keep the order of the table of candidates.
-    return sorted(found, key=lambda o: (o.reason is not None, o.cost_us is None, o.cost_us or 0.0))
+    return sorted(found, key=order)
 
 
 def choose(problem: Problem, environment: Environment, tables: Iterable[Table]) -> Plan:
@@ -72,10 +85,10 @@ def modelled(problem: Problem, environment: Environment) -> Plan:
         why = f"{'every kernel' if same else refused[0].name} {refused[0].reason}" if refused else "there is no kernel"
         return plan_of(choice, "only choice", f"nothing but plain PyTorch can run here: {why}")
     device = device_of(problem.architecture)
-    if problem.training and device is not None:
+    if problem.training and device is not None and choice != Choice():
         ours, plain = step(choice, problem, device), step(Choice(), problem, device)
         if ours is not None and plain is not None and plain.us <= ours.us:
-            return plan_of(Choice(), "model", _host_bound(ours, plain), tuple(costs))
+            return plan_of(Choice(), "model", _better_alone(ours, plain), tuple(costs))
     fitted = "" if problem.architecture.startswith("sm_90") else ", fitted on an H200 and scaled by datasheets,"
     return plan_of(choice, "model", f"the analytical model{fitted} expects it to be the fastest", tuple(costs))
 
@@ -110,9 +123,10 @@ def plan_of(choice: Choice, source: Source, reason: str, costs: tuple[tuple[str,
     return Plan(choice.expand, choice.project, choice.backward, choice.save, source, reason, costs)
 
 
-def _host_bound(ours: Expense, plain: Expense) -> str:
-    return (
-        "the analytical model expects the host to decide: a whole step takes it "
-        f"{ours.host:,.0f} µs by kernels, whose backward is Python, and {plain.host:,.0f} by PyTorch's own operators "
-        f"(the GPU {ours.gpu:,.0f} and {plain.gpu:,.0f})"
+def _better_alone(ours: Expense, plain: Expense) -> str:
+    times = (
+        f"a whole step takes the host {ours.host:,.0f} µs by kernels, whose backward is Python, and {plain.host:,.0f} "
+        f"by PyTorch's own operators (the GPU {ours.gpu:,.0f} and {plain.gpu:,.0f})"
     )
+    decides = "the host to decide" if ours.host > ours.gpu else "PyTorch's own operators to be the fastest"
+    return f"the analytical model expects {decides}: {times}"

@@ -65,6 +65,9 @@ class Explanation:
             f"{problem.operation}, {pass_}: {rows}, {sizes}, {problem.dtype}, {problem.activation}"
             f" ({problem.precision}), {problem.architecture}{times}"
         ]
+        coarse = coarse_rows(problem.m)
+        if coarse != problem.m and plan.source not in ("only choice", "override"):
+            lines.append(f"  decided, and expected below, as for {coarse:,} rows")
         choice = choice_of(plan)
         # A reason that is one and the same for every kernel is said once, below.
         reasons = {option.reason for _, options in self.options for option in options if option.reason is not None}
@@ -168,16 +171,17 @@ def explain(
 
 
 def _explained(problem: Problem, met: int, architecture: str | None, release: tuple[int, int] | None) -> Explanation:
+    # What decides: a plan is made for rows rounded up, so that nearly equal calls share it.
+    decided = replace(problem, m=coarse_rows(problem.m))
     gpu = gpu_of(problem.architecture)
     environment, assumed = current(), None
     plan = plan_for(problem)
     if architecture is not None and gpu is None:
         environment, assumed = elsewhere(release)
         if plan.source != "override":
-            asked = replace(problem, m=coarse_rows(problem.m))
-            plan = choose(asked, environment, shipped(problem.architecture))
+            plan = choose(decided, environment, shipped(problem.architecture))
     options = tuple(
-        (role, tuple(options_of(role, problem, environment))) for role in roles_of(problem.operation, problem.training)
+        (role, tuple(options_of(role, decided, environment))) for role in roles_of(problem.operation, problem.training)
     )
     tuned = cache.load(problem, gpu.name) if gpu is not None else None
     return Explanation(problem, plan, options, tuned.refused if tuned is not None else (), met, assumed)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from foretrace.fused.dispatch.candidates import DEEP, NARROW, SMALL_ROWS, Options
@@ -123,9 +124,10 @@ _LIBRARY_TILES: Final = tuple(
 class _Way:
     """One direction of a fused kernel.
 
-    ``columns`` of a tile's accumulators; all are 128 rows high. ``tile``: µs that each wave of tiles adds; less than
-    none where the epilogue hides and a last wave that is not full is quicker. ``exposed``: share of the traffic beside
-    the products' that they do not hide. ``stream``: share of the memory's bandwidth that its loads of weights reach.
+    ``columns`` of a tile's accumulators, of kernels whose tiles are all alike; they are 128 rows high. ``tile``: µs that
+    each wave of tiles adds; less than none where the epilogue hides and a last wave that is not full is quicker.
+    ``exposed``: share of the traffic beside the products' that they do not hide. ``stream``: share of the memory's
+    bandwidth that its loads of weights reach.
     """
 
     columns: int
@@ -154,7 +156,7 @@ class _Fused:
 
 
 _FUSED: Final[dict[str, _Fused]] = {
-    "portable": _Fused(0.83, 0.4, _Way(256, 1.3, 0.9), _Way(128, 1.3, 0.9), True, fits=True),
+    "portable": _Fused(0.83, 0.4, _Way(0, 1.3, 0.9), _Way(0, 1.3, 0.9), True, fits=True),
     "tma": _Fused(1.0, 0.5, _Way(256, -0.3, 0.8), _Way(128, 2.0, 0.8, 0.65), True),
     "hopper": _Fused(
         1.07,
@@ -185,13 +187,15 @@ def options_for(role: Role, name: str, problem: Problem) -> Options:
 
 
 def expense(role: Role, name: str, problem: Problem, device: Device, options: Options | None = None) -> Expense | None:
-    """Return what one step is expected to take; ``None`` for an implementation the model knows nothing of.
+    """Return what one step is expected to take; ``None`` where the model knows nothing of it.
 
     ``options``: with these (those the model knows nothing of change nothing); by default with the best. Every row count
     is taken as it is; ``problem.m`` = 0 costs the launches.
     """
     if name in _FUSED and role != "project":
         kernel = _FUSED[name]
+        if not problem.aligned:
+            return None  # every element is loaded by itself then; what that takes was not measured
         if options is None:
             return _fused(role, kernel, problem, device)[0]
         return _way_expense(role, kernel, _way_of(role, kernel, options), problem, device)
@@ -230,14 +234,19 @@ def _pass_us(units: float, problem: Problem, device: Device) -> float:
 
 def _product_us(m: int, n: int, k: int, problem: Problem, device: Device) -> float:
     """µs of one product by the library."""
-    rate = (device.half if _element(problem) == 2 else device.single) * 1e6 / device.sms  # FLOP per µs and SM
+    return _library_us(m, n, k, _element(problem), device)
+
+
+@lru_cache(maxsize=1024)  # each product of a problem is asked for several times, and costs the host some 25 µs
+def _library_us(m: int, n: int, k: int, element: int, device: Device) -> float:
+    rate = (device.half if element == 2 else device.single) * 1e6 / device.sms  # FLOP per µs and SM
     waves = min(
         math.ceil(math.ceil(m / rows) * math.ceil(n / columns) / device.sms) * rows * columns / share
         for rows, columns, share in _LIBRARY_TILES
     )
-    # Where tiles are fewer than SMs the library splits K.
-    work = min(waves, max(2 * m * n, 2 * 64 * n) / device.sms) * 2 * k / rate
-    return max(work, (m * k + k * n + m * n) * _element(problem) / (device.bandwidth * 0.94 * 1e6))
+    # Where tiles are fewer than SMs the library splits K. Tensor cores work on 64 rows, whether they are there or not.
+    work = min(waves, 2 * max(m, 64 if element == 2 else 1) * n / device.sms) * 2 * k / rate
+    return max(work, (m * k + k * n + m * n) * element / (device.bandwidth * 0.94 * 1e6))
 
 
 def _products(role: Role, problem: Problem, device: Device) -> tuple[float, int]:
@@ -317,15 +326,15 @@ def _way_expense(role: Role, kernel: _Fused, way: _Way, problem: Problem, device
     expand = role == "expand"
     columns = (_width(problem) if expand else 1) * problem.n
     inner = problem.k if expand else problem.out
-    rows, wide = _tile(kernel, way, problem)
+    rows, wide = _tile(role, kernel, way, problem)
     rate = device.half * 1e6 / device.sms
-    tiles = math.ceil(problem.m / rows) * math.ceil(columns / wide)
-    waves = math.ceil(tiles / device.sms)
+    across = math.ceil(columns / wide)
+    waves = math.ceil(math.ceil(problem.m / rows) * across / device.sms)
     added = way.tile - (kernel.fast if expand and problem.precision == "fast" else 0.0)
     loop = waves * (2 * rows * wide * math.ceil(inner / 64) * 64 / (rate * kernel.rate) + added)
-    floor = (problem.m * inner + columns * inner + problem.m * problem.n) * 2 / (device.bandwidth * 0.94 * 1e6)
-    stream = way.stream * _stream(problem.m, rows)
-    product = max(loop, floor * _idle(tiles, device.sms) / stream)
+    weights = columns * inner * _idle(across, device.sms) / (way.stream * _stream(problem.m, rows))
+    floor = (weights + problem.m * (inner + problem.n)) * 2 / (device.bandwidth * 0.94 * 1e6)
+    product = max(loop, floor)
     # Forward keeps the pre-activations that backward needs; backward reads them and writes their gradients.
     extra = (int(problem.training) if expand else 2) * _width(problem)
     traffic = _pass_us(extra, problem, device)
@@ -336,22 +345,29 @@ def _way_expense(role: Role, kernel: _Fused, way: _Way, problem: Problem, device
     return _expense(total * 1.02, 1, HOST_OURS)
 
 
-def _tile(kernel: _Fused, way: _Way, problem: Problem) -> tuple[int, int]:
+def _tile(role: Role, kernel: _Fused, way: _Way, problem: Problem) -> tuple[int, int]:
     """Rows and columns of a kernel's tiles."""
     if not kernel.fits:
         return 128, way.columns
-    rows = min(128, max(16, 1 << (problem.m - 1).bit_length()))
-    return rows, way.columns // 2 if problem.m * problem.n <= _FEW_TILES else way.columns
+    # As `foretrace.fused.kernels.tiles.default_tile` cuts them.
+    accumulators = _width(problem) if role == "expand" else 1
+    crowded = accumulators == 2 and capability(problem.architecture) != (9, 0)
+    narrow = crowded or problem.m * problem.n <= _FEW_TILES
+    return min(128, max(16, 1 << (problem.m - 1).bit_length())), accumulators * (64 if narrow else 128)
 
 
 def _stream(m: int, rows: int) -> float:
     """Share of the usual rate at which weights arrive: less where tiles of ``rows`` are mostly empty, or x is small."""
     empty = max(0.0, math.log2(rows / max(m, 1)))
-    return 1 / (1 + _SCARCE * empty) - _CROWDED * max(0.0, math.log2(SMALL_ROWS / max(m, 2)))
+    crowded = math.log2(SMALL_ROWS / m) if 1 < m < SMALL_ROWS else 0.0
+    return 1 / (1 + _SCARCE * empty) - _CROWDED * crowded
 
 
 def _idle(tiles: int, sms: int) -> float:
-    """How much longer operands take to come from memory than if every multiprocessor were busy to the end."""
+    """How much longer the weights of so many tiles side by side take to come than if all multiprocessors were busy.
+
+    Tiles of other rows ask for the same weights at the same time, and make them come no sooner.
+    """
     full, rest = divmod(tiles, sms)
     return (full + (max(rest / sms, 1 / _PULL) if rest else 0.0)) * sms / max(tiles, 1)
 

@@ -145,7 +145,8 @@ def nearest(tables: Iterable[Table], problem: Problem) -> list[tuple[Table, Row,
     Sizes of features count most: a row of the same n, k and out comes before any other. Equal distances are
     ordered by table and row, so that the answer is always the same.
     """
-    if min(problem.m, problem.n) < 1:
+    # What was measured lay on 16-byte boundaries.
+    if min(problem.m, problem.n) < 1 or not problem.aligned:
         return []
     found = [
         (shape, rest, table.name, number, table, row)
