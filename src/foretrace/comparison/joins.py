@@ -16,11 +16,11 @@ from foretrace.comparison.align import Match
 from foretrace.comparison.subject import Item
 from foretrace.knowledge.comparing import NEAR_PLACES, accumulates, is_part
 
-__all__ = ["Join", "displaced", "is_sum", "joined"]
+__all__ = ["Join", "K", "M", "N", "displaced", "is_sum", "joined", "width"]
 
 Rows = tuple[int, ...]
 # Where m, n and k stand in the size of a product.
-_M, _N, _K = 0, 1, 2
+M, N, K = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,9 @@ class Join:
 def joined(a: Sequence[Item], b: Sequence[Item], matches: Sequence[Match]) -> list[Join]:
     """Explain products that are unpaired, or paired with one of another size, by joining along n, m or k.
 
-    All such products of a step that differ along one dimension alone must come to the same sum in both steps, so that
-    another batch or width is never taken for a join.
+    All such products of a step that differ along one dimension alone must come to the same sum in both steps, and
+    either the one step or the other makes them apart. Whether they are siblings, or layers of a model that is shallower
+    and wider, their sizes do not tell.
     """
     # A pair of unequal sizes is open as well: it was paired for its place, and the sizes may tell better.
     kept = [match for match in matches if not _unequal(a[match.a], b[match.b])]
@@ -48,16 +49,17 @@ def joined(a: Sequence[Item], b: Sequence[Item], matches: Sequence[Match]) -> li
         for items, closed in zip((a, b), fixed, strict=True)
     ]
     found: list[Join] = []
-    # Fewer layers on a larger batch look like products joined along m. What says that the batch is the same is another
-    # product of equal size.
-    steady = any(a[match.a].is_product and a[match.a].size == b[match.b].size for match in kept)
-    for along in (_N, _M, _K) if steady else (_N, _K):
+    # Fewer layers on a larger batch, or experts in other numbers, look like products joined along m. Those that are
+    # joined so are gradients of weights: their k is the number of tokens, the m of other products that stay equal.
+    tokens = {width(a[match.a], M) for match in kept if a[match.a].is_product and a[match.a].size == b[match.b].size}
+    for along in (N, M, K):
         pairs = [
             (rows_a, rows_b)
             for rows_a, rows_b in _balanced(a, b, opened, along)
             if _may_join([a[i] for i in rows_a], [b[j] for j in rows_b])
+            and (along != M or width(a[rows_a[0]], K) in tokens)
         ]
-        if along == _K:
+        if along == K:
             pairs = [(_with_sums(a, rows_a, fixed[0]), _with_sums(b, rows_b, fixed[1])) for rows_a, rows_b in pairs]
         joins = [Join(rows_a, rows_b) for rows_a, rows_b in pairs if rows_a and rows_b]
         gone = ({i for join in joins for i in join.a}, {j for join in joins for j in join.b})
@@ -82,7 +84,7 @@ def _balanced(
     groups = [_by_rest(items, rows, along) for items, rows in zip((a, b), opened, strict=True)]
     for rest, rows_a in groups[0].items():
         both = [
-            [(i, _width(items[i], along)) for i in rows] for items, rows in ((a, rows_a), (b, groups[1].get(rest, [])))
+            [(i, width(items[i], along)) for i in rows] for items, rows in ((a, rows_a), (b, groups[1].get(rest, [])))
         ]
         if sum(width for _, width in both[0]) != sum(width for _, width in both[1]):
             continue
@@ -90,9 +92,9 @@ def _balanced(
         alone, left = zip(*(_apart(widths, equal) for widths in both), strict=True)
         yield from zip(*alone, strict=True)
         sums = [set(accumulate(width for _, width in widths)) for widths in left]
-        for part_a, part_b in zip(*(_cut(widths, sums[0] & sums[1]) for widths in left), strict=True):
-            if len(part_a) == 1 or len(part_b) == 1:
-                yield part_a, part_b
+        parts = list(zip(*(_cut(widths, sums[0] & sums[1]) for widths in left), strict=True))
+        if all(len(part_a) == 1 for part_a, _ in parts) or all(len(part_b) == 1 for _, part_b in parts):
+            yield from parts
 
 
 def _by_rest(items: Sequence[Item], rows: Iterable[int], along: int) -> dict[tuple[object, ...], list[int]]:
@@ -103,9 +105,10 @@ def _by_rest(items: Sequence[Item], rows: Iterable[int], along: int) -> dict[tup
     return groups
 
 
-def _width(item: Item, along: int) -> int:
-    width = (item.size or ())[along]
-    return width if isinstance(width, int) else 0
+def width(item: Item, along: int) -> int:
+    """m, n or k of a product."""
+    found = (item.size or ())[along]
+    return found if isinstance(found, int) else 0
 
 
 def _apart(widths: Sequence[tuple[int, int]], equal: Counter[int]) -> tuple[list[Rows], list[tuple[int, int]]]:
@@ -132,13 +135,14 @@ def _with_sums(items: Sequence[Item], rows: Rows, fixed: set[int]) -> Rows:
     """Products whose results are added up, with the additions; nothing where they are not.
 
     Joined along k, products are the same work only if their results are added: each but the first adds to what is
-    there, or an addition that nothing else explains stands right behind it. One behind the first as well is a
-    residual's, of layers in turn.
+    there (in place: what ``addmm`` adds may be a bias), or an addition that nothing else explains stands right behind
+    it. One behind the first as well is a residual's, of layers in turn.
     """
     found = list(rows)
     for position, row in enumerate(rows):
         behind = row + 1 if row + 1 < len(items) and is_sum(items[row + 1]) else None
-        if len(rows) == 1 or accumulates(items[row].op):
+        op = items[row].op
+        if len(rows) == 1 or (op is not None and op.endswith("_") and accumulates(op)):
             continue
         if position == 0 and behind is None:
             continue

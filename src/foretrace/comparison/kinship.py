@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from foretrace.comparison.identity import expected_of, may_drift, other_parameters, same_workload, twins
+from foretrace.comparison.joins import K, M, N, width
 from foretrace.comparison.notes import how_aligned, surroundings
 from foretrace.comparison.places import Alignment, total
 from foretrace.comparison.products import same_share
@@ -139,10 +140,14 @@ def _work(found: Kinship, a: Subject, b: Subject, alignment: Alignment) -> None:
     sizes: Counter[str] = Counter()
     types: Counter[str] = Counter()
     joins: Counter[str] = Counter()
+    alone: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     flops = [0, 0]
     known = True
     for spot in alignment.spots:
         rows_a, rows_b = [alignment.a[i] for i in spot.a], [alignment.b[j] for j in spot.b]
+        for rows, others, counts in ((rows_a, rows_b, alone[0]), (rows_b, rows_a, alone[1])):
+            counts.update(_size(item) for item in rows if item.is_product and not others)
+        sizes.update(_other_parts(rows_a, rows_b))
         if len(rows_a) + len(rows_b) > 2 and not _products_alone(rows_a, rows_b):
             continue  # fused attention counts its FLOPs differently from the products it replaces
         for side, rows in enumerate((rows_a, rows_b)):
@@ -173,13 +178,35 @@ def _work(found: Kinship, a: Subject, b: Subject, alignment: Alignment) -> None:
         reasons.append(
             f"{whole(flops[1] / flops[0])} times the FLOPs" if flops[0] else "the baseline holds no matrix products"
         )
+    if known and not reasons and bool(alone[0]) != bool(alone[1]):
+        reasons.append(
+            f"products that the {'other trace' if alone[0] else 'baseline'} lacks: {_listed(alone[0] or alone[1])}"
+        )
     both_known = both_gpu or (a.products is not None and b.products is not None)
+    # Siblings joined, or a model that is shallower and wider: only who says what ran knows.
+    sure = not joins or same_workload(a, b)
     if joins and not reasons:
-        found.notes.append(f"Products computed together or apart: {_listed(joins)}: the same work.")
-    found.same_work = False if reasons else (True if known and both_known else None)
+        told = "the same work" if sure else "the same work, unless layers were joined: sizes do not tell"
+        found.notes.append(f"Products computed together or apart: {_listed(joins)}: {told}.")
+    found.same_work = False if reasons else (True if known and both_known and sure else None)
     if reasons:
         found.other_work = "the traces do not do the same work"
         found.notes.insert(0, f"Not the same work: {'; '.join(reasons)}. A ratio of times would be no speed-up.")
+
+
+def _other_parts(a: Sequence[Item], b: Sequence[Item]) -> list[str]:
+    """Products that went into a fused kernel of another size: ``2 of 64·768·3072 → 32·768·12288``; else nothing."""
+    if len(a) + len(b) < 3 or (len(a) > 1) == (len(b) > 1):
+        return []
+    (whole,), rows = (a, b) if len(a) == 1 else (b, a)
+    parts = [item for item in rows if item.is_product]
+    if not whole.unites or not whole.is_product or not parts:
+        return []
+    rest = {(item.size[M], *item.size[K:]) for item in (whole, *parts) if item.size is not None}
+    if len(rest) == 1 and width(whole, N) == sum(width(item, N) for item in parts):
+        return []
+    words = [_apart(parts), _size(whole)]
+    return [" → ".join(words if rows is a else words[::-1])]
 
 
 def _products_alone(a: Sequence[Item], b: Sequence[Item]) -> bool:
