@@ -20,7 +20,7 @@ from foretrace.cli import flags, streams
 from foretrace.cli.files import target_of, view_for
 from foretrace.cli.subject import Subject, add_size_flags, files_of, given_sizes
 from foretrace.errors import InputError
-from foretrace.model.versions import torch_release
+from foretrace.version import torch_release
 
 if TYPE_CHECKING:
     from foretrace.capture.workloads import Program

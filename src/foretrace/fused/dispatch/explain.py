@@ -16,7 +16,7 @@ from foretrace.fused.dispatch.plans import coarse_rows, plan_for
 from foretrace.fused.dispatch.problems import gated_problem, problems_of
 from foretrace.fused.dispatch.tables import shipped
 from foretrace.fused.plan import Plan, Problem
-from foretrace.model.versions import torch_release
+from foretrace.version import torch_release
 
 __all__ = ["Explanation", "Explanations", "explain"]
 
