@@ -64,6 +64,12 @@ def test_who_waits_for_whom(busy, unprofiled, bound):
     assert found.because
 
 
+def test_kernels_slower_than_an_unprofiled_step_are_no_share_of_it():
+    said = of(60, unprofiled=57).because[0]
+    assert said.startswith("GPU busy 60.0 µs as profiled, more than an unprofiled step of 57.0 µs: kernels took longer")
+    assert "%" not in said
+
+
 def test_stacks_lengthen_cpu_time_more():
     assert of(15).bound == "overhead"
     assert of(15, stacks=True).bound == "unknown"

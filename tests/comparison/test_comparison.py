@@ -14,7 +14,7 @@ from comparison.comparing import COMPILED, EAGER, MM, OTHER_MM, Call, mm, progra
 from foretrace import InputError, compare, explain
 from foretrace.knowledge.kernels.predicted import spell
 from foretrace.model.comparison import Comparison, Pair
-from foretrace.model.prediction import PredictionInfo
+from foretrace.model.prediction import PredictedRow, PredictionInfo
 from foretrace.model.report import Report
 from foretrace.model.sidefile import SideFile, Unprofiled, write_side
 
@@ -195,7 +195,8 @@ def test_a_predicted_trace_is_called_so():
     assert metric(found, "kernels").changes[1].direction == "same"
 
 
-def predicted(calls: Sequence[Call], interval: tuple[float, float] | None = None) -> Report:
+def predicted(calls: Sequence[Call], interval: tuple[float, float] | None = None, *, each: float = 0.0) -> Report:
+    """A prediction of the calls, with an interval of the whole and of ``each`` row (as a share of its time)."""
     report = explain(program(calls, steps=1).trace())
     report.trace.predicted = True
     if interval is not None:
@@ -206,6 +207,26 @@ def predicted(calls: Sequence[Call], interval: tuple[float, float] | None = None
         low, high = interval
         said = {**words, **lists, **numbers, **unknown, "gpu_busy_low_us": low, "gpu_busy_high_us": high}
         report.prediction = msgspec.convert({**said, "predicted": True, "unknown": {}}, PredictionInfo)
+        report.prediction.rows = [
+            PredictedRow(
+                event=kernel.event,
+                row="kernel",
+                name=kernel.name,
+                kind=kernel.kind,
+                op="",
+                shape=None,
+                us=kernel.duration_us,
+                low_us=kernel.duration_us * (1 - each),
+                high_us=kernel.duration_us * (1 + each),
+                flops=None,
+                bytes=None,
+                floor_us=None,
+                bound="unknown",
+                basis=None,
+            )
+            for kernel in report.kernels
+            if each
+        ]
     return report
 
 
@@ -245,6 +266,45 @@ def test_a_measured_time_inside_the_predicted_interval_is_as_predicted():
     both = compare([predicted(EAGER, interval=(150, 190)), predicted(slower(EAGER, 0.9), interval=(140, 180))])
     assert metric(both, "gpu_time").changes[1].direction == "less"
     assert both.pairs[0].speedups[0].ratio == pytest.approx(1 / 0.9)
+
+
+def test_a_row_outside_its_predicted_interval_did_not_stay_the_same():
+    took = [EAGER[0], replace(EAGER[1], us=12.5), *EAGER[2:]]  # gelu: predicted 10 µs, 9 to 11
+    guess, seen = predicted(EAGER, interval=(150, 190), each=0.1), program(took).trace()
+    found = compare([guess, seen])
+    (pair,), (conclusion,) = found.pairs, found.conclusion
+    (off,) = [place for place in pair.places if place.off is not None]
+    assert (off.title, off.off, off.predicted_low_us, off.predicted_high_us) == ("elementwise<8> gelu", "above", 9, 11)
+    assert (off.change.direction, off.change.reason) == ("more", "outside the predicted interval")
+    assert [text for text in conclusion.changed if text.startswith("above the predicted 9.00 µs to 11.0 µs: elem")]
+    assert not [text for text in conclusion.same if text == "every kernel" or "2 elementwise" in text]
+    assert [text for text in conclusion.same if "3 gemm, 1 elementwise, identical by name" in text]
+    assert [note for note in pair.notes if note.startswith("1 of 5 GPU rows lies outside its predicted interval")]
+    # The other way round the measured time is the baseline's.
+    (back,) = [place for place in compare([seen, guess]).pairs[0].places if place.off is not None]
+    assert (back.off, back.change.direction) == ("above", "less")
+
+
+def test_rows_inside_their_predicted_intervals_are_as_predicted():
+    found = compare([predicted(slower(EAGER, 1.05), interval=(150, 190), each=0.1), program(EAGER).trace()])
+    changes = [place.change for place in found.pairs[0].places]
+    assert {(change.direction, change.reason) for change in changes} == {("same", "inside the predicted interval")}
+    assert "every kernel" in found.conclusion[0].same
+    assert not [note for note in found.pairs[0].notes if "outside" in note]
+
+
+def test_like_rows_inside_and_outside_their_intervals_are_told_apart():
+    took = [EAGER[0], EAGER[1], replace(EAGER[2], us=80), *EAGER[3:]]  # the second of two like products
+    (pair,) = compare([predicted(EAGER, interval=(150, 190), each=0.1), program(took).trace()]).pairs
+    assert {(p.count, p.off) for p in pair.places if p.a[0].name == MM} == {(1, None), (1, "above")}
+
+
+def test_what_is_not_predicted_is_not_put_down_to_a_missing_timing():
+    found = compare([predicted(EAGER), program(EAGER).trace()])
+    for name in ("end_to_end", "peak_memory"):
+        told, seen = metric(found, name).values
+        assert "not predicted" in told.reason
+        assert "foretrace run" in seen.reason
 
 
 def test_a_predicted_kernel_of_another_kind_is_replaced():

@@ -144,6 +144,13 @@ def test_in_between_neither_sets_the_pace():
     assert verdict(host_us=7.5).bound == "mixed"
 
 
+def test_where_a_slower_host_would_decide_the_verdict_says_what_it_speaks_of():
+    open_question = "this speaks of the GPU's work alone: host time is not calibrated"
+    assert verdict(host_us=1.0).because[-1].startswith(open_question)  # 39 µs of dispatch beside 170 µs of GPU work
+    assert not verdict(host_us=0.1).because[-1].startswith(open_question)
+    assert not verdict(host_us=50.0).because[-1].startswith(open_question)  # and slower still, it is overhead-bound
+
+
 def test_findings_claim_nothing_about_a_profiler():
     report = predict_program(geglu(), H200, clock=Roofline(host_us=50.0)).report()
     rules = {finding.rule: finding for finding in report.findings}
@@ -174,9 +181,33 @@ def test_a_bound_is_expected_only_where_it_is_clear(mlp):
 
     alike = [msgspec.structs.replace(row, bound="compute") for row in mlp.info.rows]
     assert bounds(rows=alike, cpu_us=10.0) == [("compute",)]
-    assert bounds(rows=alike, cpu_us=mlp.info.gpu_busy_us) == []  # the CPU may set the pace
+    # A host may take five times as long as is predicted of it, and then sets the pace.
+    assert bounds(rows=alike, cpu_us=mlp.info.gpu_busy_low_us / 4) == []
     memory = [msgspec.structs.replace(row, bound="memory") for row in mlp.info.rows]
     assert bounds(rows=memory, cpu_us=10.0) == []
+
+
+def test_a_time_below_a_microsecond_leaves_room_for_what_durations_scatter():
+    class Quick(Clock):
+        def rows(self, _work):
+            return [Planned("kernel", "k", "elementwise", 0.8, 0.75, 0.85, None, 64)]
+
+    two = alone(*(pointwise("aten::gelu", (tensor(8, storage=1),), 2) for _ in range(2)))
+    lines = to_toml(predict_program(two, H200, clock=Quick()).expectation()).splitlines()
+    assert 'elementwise_us = "1..2.2"' in lines  # 2 kernels of 0.8 µs, each 0.3 µs sooner or later
+
+
+def test_a_pointwise_kernel_of_inductor_may_run_by_its_other_launch_configuration():
+    class Known(Clock):
+        def rows(self, work):
+            return [Planned("kernel", work.op, "fused", 40.0, 36.0, 44.0, None, 64)]
+
+    def upper(name):
+        work = Work("fused", name, "bf16", (), (), 8, generated=True)
+        expected = predict_program(alone(Operator(name, work=[work])), H200, clock=Known()).expectation()
+        return next(clause.range.high for clause in expected.clauses if clause.quantity == "fused_us")
+
+    assert upper("triton_poi_fused_gelu_mul_0") - upper("foretrace::gated_act") == pytest.approx(18, abs=0.01)
 
 
 # ---- what cannot be predicted ----

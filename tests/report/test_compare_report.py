@@ -76,9 +76,26 @@ def test_an_unrelated_trace_gets_a_warning_and_no_table_of_kernels():
 def test_a_prediction_is_not_called_profiled():
     guess = explain(program(EAGER).trace())
     guess.trace.predicted = True
-    text = render_comparison(compare([guess, program(COMPILED, around=["TorchDynamo Cache Lookup"]).trace()]))
-    assert "CPU time  " in text
-    assert "of CPU time, profiled" not in text
+    found = compare([guess, program(COMPILED, around=["TorchDynamo Cache Lookup"]).trace()])
+    for text in (render_comparison(found), comparison_markdown(found)):
+        (told,) = [line for line in text.splitlines() if "period (predicted)" in line]
+        (seen,) = [line for line in text.splitlines() if "period (profiled)" in line]
+        assert "–" in told
+        assert "–" in seen
+        assert "of CPU time, profiled" not in text
+    assert "end to end unknown: it is not predicted; in a loop the slower of GPU time and CPU" in render_comparison(
+        found
+    )
+
+
+def test_more_bytes_through_memory_are_told_as_such():
+    there, back = program(EAGER).trace(), program(COMPILED).trace()
+    assert " less through" in render_comparison(compare([there, back]))
+    text = render_comparison(compare([back, there]))
+    assert "less through" not in text
+    assert "4.10 kB more" in text
+    assert "4.10 kB more through memory" in text.partition("CONCLUSION")[2]
+    assert "| 4.10 kB more |" in comparison_markdown(compare([back, there]))
 
 
 def test_why_a_time_is_not_compared_is_said():

@@ -13,6 +13,7 @@ from foretrace.knowledge.dtypes import dtype, itemsize
 from foretrace.knowledge.kernels import GENERATED, Decoded
 from foretrace.knowledge.kineto import RowKind
 from foretrace.knowledge.limits import COMPUTE_KINDS, MAIN_KERNEL_SHARE
+from foretrace.model.prediction import PredictedRow, read_prediction
 
 __all__ = ["KernelCost", "KernelCosts"]
 
@@ -51,9 +52,22 @@ class KernelCosts:
             costs = self._costs(row)
             dtypes = {op: self._operand_dtype(op) for op in {cost.op_row for cost in costs.values()}}
             for sibling, cost in costs.items():
-                self._kept[sibling] = replace(_within_64_bits(cost), dtype=dtypes[cost.op_row])
+                known = self._or_predicted(sibling, _within_64_bits(cost))
+                self._kept[sibling] = replace(known, dtype=dtypes[cost.op_row])
             kept = self._kept[row]
         return kept
+
+    def _or_predicted(self, row: int, cost: KernelCost) -> KernelCost:
+        """A predicted trace knows of its kernels what operands leave open: which a generated one writes in place."""
+        planned = self._planned.get(int(self.context.trace.event[row]))
+        if planned is None or cost.flops is not None or cost.bytes is not None:
+            return cost
+        return replace(cost, flops=planned.flops, bytes=planned.bytes, reason=None)
+
+    @cached_property
+    def _planned(self) -> dict[int, PredictedRow]:
+        info = read_prediction(self.context.trace.meta)
+        return {} if info is None else {row.event: row for row in info.rows}
 
     def _operand_dtype(self, op: int) -> str | None:
         if op < 0:
@@ -157,7 +171,9 @@ class KernelCosts:
             )
         if cost is None or (cost.bytes is None and cost.flops is None):
             # The trace records no element type for the members of a tensor list; the kernel's name often does.
-            cost = op_cost(name, list_itemsize=_element_bytes(decoded), **operands)
+            of_name = op_cost(name, list_itemsize=_element_bytes(decoded), **operands)
+            if cost is None or of_name.bytes is not None or of_name.flops is not None:
+                cost = of_name  # else the generated kernel's own reason says more
         self._by_operands[key] = cost
         return cost
 

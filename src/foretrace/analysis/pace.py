@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
 from foretrace.knowledge.limits import (
+    COLD_STEP_RATIO,
     GPU_BOUND_SHARE,
     OVERHEAD_SHARE,
     PROFILING_INFLATION,
@@ -14,7 +16,7 @@ from foretrace.knowledge.limits import (
 )
 from foretrace.model.report import Step
 
-__all__ = ["NEEDED_CHECKS", "Pace", "pace_of"]
+__all__ = ["NEEDED_CHECKS", "Pace", "is_cold", "pace_of"]
 
 # Checks of a trace's health whose failure makes busy and idle times meaningless.
 NEEDED_CHECKS = (
@@ -70,6 +72,15 @@ class Pace:
         return self.cpu_us is not None
 
     @property
+    def slower_profiled(self) -> bool:
+        """Whether the kernels took longer while profiled than a whole step takes without the profiler.
+
+        Clocks and neighbours differ between the two timings. The GPU works throughout then, and a share of the step
+        would be more than all of it.
+        """
+        return self.unprofiled_us is not None and self.busy_us > self.unprofiled_us
+
+    @property
     def real_idle_us(self) -> float | None:
         """GPU idle time of a step without the profiler, as far as the two timings tell; None when not timed."""
         return None if self.unprofiled_us is None else max(0.0, self.unprofiled_us - self.busy_us)
@@ -83,6 +94,13 @@ class Pace:
         if real is None or not self.idle_us:
             return idle_us
         return idle_us * min(1.0, real / self.idle_us)
+
+
+def is_cold(first_us: float, others_us: Sequence[float]) -> bool:
+    """Whether a first recorded step is no measure: it loads, asks and fills what the ``others`` find ready."""
+    if not others_us:
+        return False
+    return first_us > max(others_us) and first_us > COLD_STEP_RATIO * median(others_us)
 
 
 def pace_of(steps: list[Step], unprofiled_us: float | None, stacks: bool, predicted: bool = False) -> Pace | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from foretrace.analysis.context import Context
 from foretrace.analysis.health import trusted
 from foretrace.analysis.pace import NEEDED_CHECKS, Pace, pace_of
+from foretrace.knowledge.dispatching import HOST_MARGIN
 from foretrace.knowledge.limits import (
     DOMINANT_SHARE,
     GPU_BOUND_SHARE,
@@ -37,10 +38,10 @@ def verdict(
     annotated = context.trace.steps[0].row >= 0
     said = _busy(pace, annotated, len(steps))
     if pace.setter == "gpu":
-        return Verdict(bound=nature, because=[said, nature_reason])
+        return Verdict(bound=nature, because=[said, nature_reason, *_host_open(pace)])
     if pace.setter == "both":
         why = "neither the CPU nor the GPU alone sets the pace"
-        return Verdict(bound="mixed", because=[said, why, nature_reason])
+        return Verdict(bound="mixed", because=[said, why, nature_reason, *_host_open(pace)])
     if pace.predicted:
         why = "launch-bound at this size: the CPU needs longer to dispatch the step than the GPU to run it"
         return Verdict(bound="overhead", because=[said, why])
@@ -71,14 +72,28 @@ def verdict(
     )
 
 
+def _host_open(pace: Pace) -> list[str]:
+    """What a prediction leaves open: a CPU that takes as much longer as recorded ones did would set the pace."""
+    if pace.cpu_us is None or pace.busy_us >= HOST_MARGIN * pace.cpu_us:
+        return []
+    return [
+        f"this speaks of the GPU's work alone: host time is not calibrated, and recorded steps took up to "
+        f"{HOST_MARGIN:.0f} times the CPU time predicted for them; only a recording tells whether the CPU keeps up"
+    ]
+
+
 def _busy(pace: Pace, annotated: bool, steps: int) -> str:
     """How busy the GPU was, by the better of the two timings."""
     busy, period = time(pace.busy_us), time(pace.period_us)
     if pace.cpu_us is not None:
         return f"predicted, not measured: {busy} of GPU work a step, {time(pace.cpu_us)} to dispatch it on the CPU"
     if pace.unprofiled_us is not None:
-        share = min(1.0, pace.busy_us / pace.unprofiled_us)
         real = time(pace.unprofiled_us)
+        if pace.slower_profiled:
+            said = f"GPU busy {busy} as profiled, more than an unprofiled step of {real}"
+            why = "kernels took longer while profiled, and the GPU works throughout"
+            return f"{said}: {why} (the profiled step takes {period})"
+        share = pace.busy_us / pace.unprofiled_us
         return f"GPU busy {busy} of an unprofiled step of {real} ({share_of(share)}; the profiled step takes {period})"
     said = f"GPU busy {share_of(pace.share)} of the profiled time"
     if not annotated:

@@ -92,6 +92,7 @@ def fused_on(gpu: Gpu, release: tuple[int, int] | None) -> FusedModules:
     architecture = architecture_of(gpu)
 
     def plan(asked: FusedProblem) -> FusedPlan:
+        from foretrace.capture.paces import beside_hopper
         from foretrace.fused.dispatch.choose import choose
         from foretrace.fused.dispatch.plans import coarse_rows
         from foretrace.fused.dispatch.tables import shipped
@@ -99,8 +100,10 @@ def fused_on(gpu: Gpu, release: tuple[int, int] | None) -> FusedModules:
 
         problem = Problem(**asdict(asked), architecture=architecture)
         problem = replace(problem, m=coarse_rows(problem.m))
-        found = choose(problem, environment, shipped(architecture))
-        return FusedPlan(found.expand.name, found.project.name, found.backward.name, found.save, found.reason)
+        tables = shipped(architecture)
+        found = choose(problem, environment, tables)
+        names = found.expand.name, found.project.name, found.backward.name
+        return FusedPlan(*names, found.save, found.reason, beside_hopper(problem, found, tables))
 
     def swap(function: Callable[..., Any]) -> tuple[Callable[..., Any], str | None]:
         from foretrace.capture.swaps import note_of, swap_foretrace

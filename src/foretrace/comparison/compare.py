@@ -16,12 +16,12 @@ from foretrace.comparison.operators import copies_that_appear, module_times, ope
 from foretrace.comparison.places import Alignment, Predicted, align_steps, categories, folded
 from foretrace.comparison.subject import Subject, make_subject
 from foretrace.errors import InputError
-from foretrace.knowledge.comparing import DRIFT
+from foretrace.knowledge.comparing import DRIFT, PREDICTED_SHARE
 from foretrace.model.comparison import Change, Comparison, Metric, Pair, Place, Side, Speedup
 from foretrace.model.report import Report
 from foretrace.model.reportfile import read_report
 from foretrace.model.sidefile import SideFile, read_side
-from foretrace.model.words import share_of, signed, time
+from foretrace.model.words import number, share_of, time
 from foretrace.trace import Trace, load
 
 __all__ = ["compare", "read_subject"]
@@ -122,7 +122,7 @@ def _pair(a: Subject, b: Subject, at: int, kin: Kinship, alignment: Alignment, m
     if kin.withheld is not None:
         for place in places:
             place.change = Change(direction="unknown", reason=kin.withheld)
-    vanished = [place.bytes_vanished for place in places if place.category == "fused"]
+    vanished = [place.bytes_vanished for place in places if place.category in ("fused", "split")]
     known = [number for number in vanished if number is not None]
     return Pair(
         a=0,
@@ -131,7 +131,13 @@ def _pair(a: Subject, b: Subject, at: int, kin: Kinship, alignment: Alignment, m
         same_work=kin.same_work,
         aligned_gpu_share=kin.gpu_share,
         shared_operator_share=kin.operator_share,
-        notes=[*kin.notes, *_error(a, b, at, kin, metrics), *_communication(places), *_drift(places, kin)]
+        notes=[
+            *kin.notes,
+            *_error(a, b, at, kin, metrics),
+            *_off(places),
+            *_communication(places),
+            *_drift(places, kin),
+        ]
         if kin.related
         else kin.notes,
         withheld=kin.withheld,
@@ -164,6 +170,17 @@ def _error(a: Subject, b: Subject, at: int, kin: Kinship, metrics: Sequence[Metr
     return [f"{said}."]
 
 
+def _off(places: Sequence[Place]) -> list[str]:
+    """How many measured rows lie outside the interval they were predicted with; the conclusion names them."""
+    told = sum(place.count for place in places if place.predicted_low_us is not None)
+    off = sum(place.count for place in places if place.off is not None)
+    if not off:
+        return []
+    which = "lies outside its predicted interval" if off == 1 else "lie outside their predicted intervals"
+    held = f"meant to hold about {100 * PREDICTED_SHARE:.0f} % of measured calls"
+    return [f"{number(off)} of {number(told)} GPU rows {which}, {held}; the conclusion says which."]
+
+
 def _communication(places: Sequence[Place]) -> list[str]:
     """Communication apart from everything else: it waits for other ranks, the rest does not."""
     sums = {True: [0.0, 0.0], False: [0.0, 0.0]}
@@ -190,7 +207,8 @@ def _drift(places: Sequence[Place], kin: Kinship) -> list[str]:
     if kin.other_work is not None or not moved or not before or abs(after / before - 1) < DRIFT:
         return []
     cause = "clocks, heat, neighbours or what the cache still held"
-    return [f"Kernels identical by name take {signed(after / before - 1)} for the same work: {cause}."]
+    by = f"{share_of(abs(after / before - 1))} {'less' if after < before else 'more'}"
+    return [f"Kernels identical by name take {by} for the same work: {cause}."]
 
 
 def _speedups(at: int, kin: Kinship, metrics: Sequence[Metric]) -> list[Speedup]:

@@ -49,6 +49,7 @@ def _changed(pair: Pair, metrics: dict[str, Metric], *, profiled: bool) -> list[
             places = [p for p in places if (p.b[0].short_name, p.b[0].op) not in explained]
         said += _places(category, places)
     said += [_copy(copy) for copy in pair.copies if copy.why]
+    said += [_unlike_predicted(place) for place in pair.places if place.off is not None]
     said += _host(pair.operators, profiled=profiled)
     for name, words in (("launches", "launches"), ("synchronizations", "synchronizations")):
         change = metrics[name].changes[pair.b]
@@ -104,11 +105,20 @@ def _place(place: Place) -> str:
     times = "" if place.count == 1 else f"{place.count}× "
     said = f"{times}{place.title}"
     said += f": {time(place.a_us)} → {time(place.b_us)}"
-    if place.bytes_vanished and place.bytes_vanished > 0:
-        said += f", {bytes_of(place.bytes_vanished)} less through memory"
-    elif place.category == "fused" and place.bytes_vanished is None:
-        said += " (what no longer travels through memory is unknown: no shapes)"
+    if place.bytes_vanished:
+        less = "less" if place.bytes_vanished > 0 else "more"
+        said += f", {bytes_of(abs(place.bytes_vanished))} {less} through memory"
+    elif place.category in ("fused", "split") and place.bytes_vanished is None:
+        lacking = list(dict.fromkeys(row.short_name for row in (*place.a, *place.b) if row.bytes is None))
+        which = f"{lacking[0]}{f' and {len(lacking) - 1} more' if len(lacking) > 1 else ''}"
+        said += f" (what travels through memory cannot be compared: the bytes of {which} are unknown)"
     return said
+
+
+def _unlike_predicted(place: Place) -> str:
+    """A row that took another time than it was predicted to take."""
+    interval = f"{time(place.predicted_low_us)} to {time(place.predicted_high_us)}"
+    return f"{place.off} the predicted {interval}: {_place(place)}"
 
 
 def _one_sided(category: str, places: list[Place]) -> list[str]:
@@ -169,12 +179,12 @@ def _same(pair: Pair, metrics: dict[str, Metric], *, profiled: bool) -> list[str
     said = []
     alike = {"identical": "identical by name", "predicted": "of the predicted kind and size"}
     for category, words in alike.items():
-        same = [place for place in pair.places if place.category == category]
+        same = [place for place in pair.places if place.category == category and place.off is None]
         if same:
             rows = [(row.kind, place.count) for place in same for row in place.a]
             before, after = sum(p.a_us for p in same), sum(p.b_us for p in same)
             said.append(f"{_counted(rows)}, {words} ({time(before)} → {time(after)})")
-    if said and all(place.category in alike and not _misnamed(place) for place in pair.places):
+    if said and all(p.category in alike and p.off is None and not _misnamed(p) for p in pair.places):
         compiled = any(c.role == "compile" and c.b_calls > c.a_calls for c in pair.operators)
         said.append("every kernel" + (": there was nothing to fuse" if compiled else ""))
     for name, words in _TIMES:

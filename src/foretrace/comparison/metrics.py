@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import median
 
 import msgspec
 
 from foretrace.comparison.kinship import Kinship
-from foretrace.comparison.spread import INSIDE, change_of, counted, measure, unknown
+from foretrace.comparison.spread import against_prediction, change_of, counted, measure, unknown
 from foretrace.comparison.subject import Subject
 from foretrace.knowledge.kernels import KINDS
-from foretrace.knowledge.limits import COMPUTE_KINDS
+from foretrace.knowledge.limits import COMPUTE_KINDS, SHOWN_KINDS
 from foretrace.model.comparison import Change, Measure, Metric, Unit
 from foretrace.model.report import Kernel, Step
 
@@ -58,6 +59,8 @@ def _gpu_time(subject: Subject) -> Measure:
 
 def _end_to_end(subject: Subject) -> Measure:
     timing = subject.report.trace.unprofiled
+    if timing is None and subject.report.trace.predicted:
+        return unknown("it is not predicted; in a loop the slower of GPU time and CPU time sets the pace")
     if timing is None:
         return unknown("no unprofiled timing lies beside the trace (`foretrace run` measures it)")
     if timing.iqr_us is None:
@@ -70,6 +73,8 @@ def _end_to_end(subject: Subject) -> Measure:
 
 def _peak_memory(subject: Subject) -> Measure:
     known = subject.side.peak_memory_bytes if subject.side is not None else None
+    if known is None and subject.report.trace.predicted:
+        return unknown("peak memory is not predicted")
     if known is None:
         return unknown("no peak memory lies beside the trace (`foretrace run` measures it)")
     return Measure(median=float(known), samples=1, reason="measured once")
@@ -101,14 +106,19 @@ def _summed(
     def take(subject: Subject) -> Measure:
         if not subject.report.trace.has.gpu:
             return unknown(_NO_GPU)
-        sums = []
+        sums, lacking = [], []
         for step in subject.steps:
-            values = [read(kernel) for kernel in _kernels(subject, step) if wanted(kernel)]
-            missing = sum(value is None for value in values)
-            if missing:
-                return unknown(f"the {what} of {missing} of {len(values)} kernels of a step are unknown")
-            sums.append(sum(value for value in values if value is not None))
-        return measure(sums)
+            kernels = [kernel for kernel in _kernels(subject, step) if wanted(kernel)]
+            sums.append(sum(read(kernel) or 0 for kernel in kernels))
+            lacking += [kernel for kernel in kernels if read(kernel) is None]
+        if not lacking:
+            return measure(sums)
+        names = list(dict.fromkeys(kernel.short_name for kernel in lacking))
+        more = f" and {len(names) - SHOWN_KINDS} more" if len(names) > SHOWN_KINDS else ""
+        said = f"the {what} of {', '.join(names[:SHOWN_KINDS])}{more} are unknown"
+        if what == "bytes" and subject.uncounted:
+            said += f" ({'; '.join(subject.uncounted[:SHOWN_KINDS])})"
+        return Measure(median=None, at_least=float(median(sums)) or None, samples=len(sums), reason=said)
 
     return take
 
@@ -189,11 +199,11 @@ def _of_prediction(a: Subject, b: Subject, one: Measure, other: Measure) -> Chan
     """The change of a GPU time that is predicted on one side or on both."""
     if a.report.trace.predicted and b.report.trace.predicted:
         # Two predictions err to the same side: their intervals say nothing of their difference.
-        one, other = (msgspec.structs.replace(value, low=None, high=None) for value in (one, other))
-    change = change_of(one, other)
-    if change.reason == INSIDE:
-        change.reason = "inside the predicted interval"
-    return change
+        return change_of(*(msgspec.structs.replace(value, low=None, high=None) for value in (one, other)))
+    told, seen = (one, other) if a.report.trace.predicted else (other, one)
+    known = None not in (told.low, told.high, seen.median)
+    outside = known and not (told.low or 0.0) <= (seen.median or 0.0) <= (told.high or 0.0)
+    return against_prediction(one, other, outside=outside)
 
 
 def _other_method(a: Subject, b: Subject) -> str | None:

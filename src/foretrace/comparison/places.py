@@ -11,7 +11,7 @@ from typing import Literal
 from foretrace.comparison.align import LAST, Match, match_rows, match_within
 from foretrace.comparison.fusions import by_parts, by_place, epilogues
 from foretrace.comparison.joins import displaced, joined
-from foretrace.comparison.spread import change_of, measure
+from foretrace.comparison.spread import against_prediction, change_of, measure
 from foretrace.comparison.subject import Item
 from foretrace.knowledge.comparing import PARTS_NAMED
 from foretrace.knowledge.kernels import is_stand_in
@@ -20,6 +20,7 @@ from foretrace.model.comparison import CATEGORIES, Category, CategoryName, How, 
 __all__ = ["Alignment", "Predicted", "Spot", "align_steps", "categories", "folded"]
 
 Predicted = Literal["a", "b"] | None
+Off = Literal["below", "above"] | None
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Spot:
     how: How
     a: tuple[int, ...]
     b: tuple[int, ...]
+    off: Off = None  # on which side of its predicted interval the measured time lies
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +111,17 @@ def _pair(a: Sequence[Item], b: Sequence[Item], match: Match, predicted: Predict
     category: CategoryName = "identical" if one.code == other.code else "replaced"
     if category == "replaced" and predicted is not None and _as_predicted(one, other, match.how):
         category = "predicted"
-    return Spot(category, match.how, (match.a,), (match.b,))
+    off = None if category == "replaced" or predicted is None else _off(one, other, predicted)
+    return Spot(category, match.how, (match.a,), (match.b,), off)
+
+
+def _off(one: Item, other: Item, predicted: Literal["a", "b"]) -> Off:
+    """On which side of its predicted interval a measured row lies; None inside it, or where there is none."""
+    told, seen = (one, other) if predicted == "a" else (other, one)
+    if told.predicted is None:
+        return None
+    low, high = told.predicted
+    return "below" if seen.us < low else "above" if seen.us > high else None
 
 
 def _as_predicted(one: Item, other: Item, how: How) -> bool:
@@ -149,7 +161,8 @@ def folded(alignment: Alignment) -> list[Place]:
             tuple((alignment.a[i].name, alignment.a[i].op) for i in spot.a),
             tuple((alignment.b[j].name, alignment.b[j].op) for j in spot.b),
         )
-        groups.setdefault((spot.category, spot.how, *names), []).append(spot)
+        # A row outside its predicted interval is told apart from its like inside.
+        groups.setdefault((spot.category, spot.how, spot.off, *names), []).append(spot)
     places = [_place(alignment, spots) for spots in groups.values()]
     rank = {name: position for position, name in enumerate(CATEGORIES)}
     return sorted(places, key=lambda p: (rank[p.category], -max(p.a_us, p.b_us)))
@@ -162,8 +175,14 @@ def _place(alignment: Alignment, spots: list[Spot]) -> Place:
     a_bytes, b_bytes = _bytes(rows_a), _bytes(rows_b)
     guessed = alignment.predicted if first.category == "predicted" else None
     vanished = None
-    if first.category == "fused" and a_bytes is not None and b_bytes is not None:
+    if first.category in ("fused", "split") and a_bytes is not None and b_bytes is not None:
         vanished = a_bytes - b_bytes
+    one, other = measure(_summed(rows_a)), measure(_summed(rows_b))
+    told = None
+    if alignment.predicted is not None and first.category in ("identical", "predicted"):
+        rows, guess = (rows_a, one) if alignment.predicted == "a" else (rows_b, other)
+        told = _interval(rows)
+        guess.low, guess.high = told or (None, None)
     return Place(
         category=first.category,
         how=first.how,
@@ -173,11 +192,22 @@ def _place(alignment: Alignment, spots: list[Spot]) -> Place:
         b=[_row(alignment.b[j]) for j in first.b],
         a_us=total(rows_a),
         b_us=total(rows_b),
-        change=change_of(measure(_summed(rows_a)), measure(_summed(rows_b))),
+        change=change_of(one, other) if told is None else against_prediction(one, other, outside=first.off is not None),
         a_bytes=a_bytes,
         b_bytes=b_bytes,
         bytes_vanished=vanished,
+        off=first.off,
+        predicted_low_us=None if told is None else told[0],
+        predicted_high_us=None if told is None else told[1],
     )
+
+
+def _interval(rows: list[Item]) -> tuple[float, float] | None:
+    """The interval of predicted rows together, all of them off to the same side; None unless each has one."""
+    told = [row.predicted for row in rows if row.predicted is not None]
+    if not told or len(told) < len(rows):
+        return None
+    return round(fsum(low for low, _ in told), 6), round(fsum(high for _, high in told), 6)
 
 
 def _title(a: list[Item], b: list[Item], guessed: Predicted) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from foretrace.knowledge.comparing import DRIFT, FEWEST_QUARTILES
 from foretrace.model.comparison import Change, Measure
 
-__all__ = ["INSIDE", "change_of", "counted", "measure", "unknown"]
+__all__ = ["against_prediction", "change_of", "counted", "measure", "unknown"]
 
 INSIDE = "inside the spread over steps"
 _DRIFTING = f"below {100 * DRIFT:g} %, which recordings of the same kernel differ by"
@@ -53,6 +53,20 @@ def change_of(a: Measure, b: Measure) -> Change:
         return Change(direction="same", absolute=absolute, relative=relative, reason=INSIDE)
     reason = "the spread is unknown" if a.low is None or b.low is None else None
     return Change(direction="more" if absolute > 0 else "less", absolute=absolute, relative=relative, reason=reason)
+
+
+def against_prediction(a: Measure, b: Measure, *, outside: bool) -> Change:
+    """Like ``change_of`` where one of the two carries the interval it was predicted with.
+
+    ``outside``: whether a measured median lies outside it, which the spread of the measured steps does not excuse.
+    """
+    change = change_of(a, b)
+    if change.reason == INSIDE:
+        change.reason = "inside the predicted interval"
+    if outside and change.absolute:
+        change.direction = "more" if change.absolute > 0 else "less"
+        change.reason = "outside the predicted interval"
+    return change
 
 
 def counted(a: Measure, b: Measure) -> Change:

@@ -8,10 +8,11 @@ from statistics import median
 
 from foretrace.analysis.context import Context
 from foretrace.analysis.costs import KernelCosts
+from foretrace.analysis.pace import is_cold
 from foretrace.comparison.host import HostFacts, facts_of_chain, facts_of_trace
 from foretrace.comparison.products import Products, products_of
 from foretrace.knowledge.compiled import code_name, is_compile_row
-from foretrace.knowledge.limits import COLD_STEP_RATIO, COMPUTE_KINDS
+from foretrace.knowledge.limits import COMPUTE_KINDS
 from foretrace.model.report import Kernel, Report, Step, Transfer
 from foretrace.model.sidefile import SideFile
 from foretrace.model.words import time
@@ -23,6 +24,7 @@ __all__ = ["Item", "Subject", "make_subject"]
 GpuRow = Kernel | Transfer
 # Event of a product → (m, n, k, batch); None where several sizes fit it.
 Sizes = dict[int, tuple[int | None, ...] | None]
+Intervals = dict[int, tuple[float, float]]
 
 
 @dataclass(slots=True, eq=False)
@@ -46,6 +48,7 @@ class Item:
     dtype: str | None
     size: tuple[object, ...] | None  # equal sizes are equal work; None where shapes were not recorded
     graph: bool
+    predicted: tuple[float, float] | None  # the interval (µs) of a predicted row
 
     @property
     def code(self) -> str:
@@ -83,6 +86,7 @@ class Subject:
     host: HostFacts
     warnings: list[str] = field(default_factory=list)
     products: Products | None = None  # of the typical step, where the trace holds no GPU rows
+    uncounted: list[str] = field(default_factory=list)  # why bytes of kernels of the typical step are unknown
 
     @property
     def timed(self) -> list[Step]:
@@ -108,8 +112,10 @@ def make_subject(report: Report, trace: Trace | None, side: SideFile | None) -> 
     items = []
     if chosen is not None:
         sizes = _sizes(report, trace, rows.get(chosen, []))
-        items = _items(rows, chosen, [steps[p].index for p in like], sizes, host)
+        items = _items(rows, chosen, [steps[p].index for p in like], sizes, host, _intervals(report))
     subject = Subject(report, side, steps, like, typical, cold, items, rows, host)
+    if trace is not None and report.trace.has.shapes:
+        subject.uncounted = _uncounted(trace, items)
     if trace is not None and chosen is not None and not report.trace.has.gpu:
         subject.products = products_of(trace, chosen)
     if steps and len(like) < len(steps) and len(items):
@@ -147,10 +153,10 @@ def _working(report: Report, rows: dict[int, list[GpuRow]]) -> list[Step]:
 
 
 def _cold(steps: list[Step]) -> int | None:
+    # Of two steps neither is a measure for the other.
     if len(steps) < 3:
         return None
-    others = median(step.period_us for step in steps[1:])
-    return 0 if steps[0].period_us > COLD_STEP_RATIO * others else None
+    return 0 if is_cold(steps[0].period_us, [step.period_us for step in steps[1:]]) else None
 
 
 def _signature(rows: list[GpuRow]) -> int:
@@ -202,16 +208,43 @@ def _sizes(report: Report, trace: Trace | None, rows: list[GpuRow]) -> Sizes:
     return found
 
 
-def _items(rows: dict[int, list[GpuRow]], chosen: int, like: list[int], sizes: Sizes, host: HostFacts) -> list[Item]:
+def _intervals(report: Report) -> Intervals:
+    """Event of a predicted row → the interval it was predicted with; none in a recording."""
+    told = report.prediction.rows if report.trace.predicted and report.prediction is not None else []
+    return {row.event: (row.low_us, row.high_us) for row in told}
+
+
+def _uncounted(trace: Trace, items: list[Item]) -> list[str]:
+    """Why the bytes of some kernels are unknown though shapes were recorded; each reason once."""
+    missing = {item.event for item in items if item.is_kernel and item.bytes is None}
+    if not missing:
+        return []
+    costs = KernelCosts(Context(trace))
+    gpu = trace.gpu_rows
+    rows = [at for event, at in zip(trace.event[gpu].tolist(), gpu.tolist(), strict=True) if event in missing]
+    reasons = [reason for row in rows if (reason := costs.of(row).reason) is not None]
+    return list(dict.fromkeys(reasons))
+
+
+def _items(
+    rows: dict[int, list[GpuRow]],
+    chosen: int,
+    like: list[int],
+    sizes: Sizes,
+    host: HostFacts,
+    intervals: Intervals,
+) -> list[Item]:
     columns = zip(*(rows.get(step, []) for step in like), strict=True)
     items = []
     for row, same in zip(rows.get(chosen, []), columns, strict=True):
         samples = [other.duration_us for other in same]
-        items.append(_item(row, samples, sizes, host))
+        items.append(_item(row, samples, sizes, host, intervals.get(row.event)))
     return items
 
 
-def _item(row: GpuRow, samples: list[float], sizes: Sizes, host: HostFacts) -> Item:
+def _item(
+    row: GpuRow, samples: list[float], sizes: Sizes, host: HostFacts, predicted: tuple[float, float] | None
+) -> Item:
     if isinstance(row, Transfer):
         names = list(host.paths.get(row.event) or ((row.op,) if row.op else ()))
         return Item(
@@ -232,6 +265,7 @@ def _item(row: GpuRow, samples: list[float], sizes: Sizes, host: HostFacts) -> I
             dtype=None,
             size=None if row.bytes is None else (row.bytes,),
             graph=row.graph,
+            predicted=predicted,
         )
     names = [name for name in row.op_path if not is_compile_row(name)]
     decoded = row.decoded
@@ -255,4 +289,5 @@ def _item(row: GpuRow, samples: list[float], sizes: Sizes, host: HostFacts) -> I
         dtype=decoded.get("dtype"),
         size=sizes.get(row.event, (row.flops, row.bytes) if known else None),
         graph=row.graph,
+        predicted=predicted,
     )

@@ -13,6 +13,7 @@ __all__ = [
     "NEAR_PLACES",
     "NEAR_ROWS",
     "PARTS_NAMED",
+    "PREDICTED_SHARE",
     "RELATED_GPU_SHARE",
     "RELATED_OPERATOR_SHARE",
     "RELATED_PRODUCT_SHARE",
@@ -43,6 +44,9 @@ SAME_FLOPS = 0.01
 
 # Kernels of one name take this much longer or shorter from recording to recording without anybody saying so.
 DRIFT = 0.005
+
+# The share of measured calls that a predicted row's interval is meant to hold (docs/concepts/prediction.md).
+PREDICTED_SHARE = 0.80
 
 # How many pairs a part may stand away from the fused kernel it went into. A compiler runs a fused kernel when its last
 # operand is ready, so its parts lie before it; the distance is about half a transformer layer.

@@ -10,10 +10,12 @@ import msgspec
 
 from foretrace.knowledge.lowering.cublas import TILE_COUNTER
 
-__all__ = ["DIFFERENCES", "NO_QUERY_FAMILIES", "Difference"]
+__all__ = ["DIFFERENCES", "NO_QUERY_FAMILIES", "TRITON_FAMILIES", "Difference"]
 
 # Families of GEMM kernels whose library plans a launch without asking the driver for the occupancy.
-NO_QUERY_FAMILIES = frozenset({"foretrace", "nvjet"})
+NO_QUERY_FAMILIES = frozenset({"nvjet"})
+# Families of GEMM kernels written in Triton, whose names have none of its marks.
+TRITON_FAMILIES = frozenset({"foretrace"})
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,6 +184,11 @@ DIFFERENCES: dict[str, Difference] = {
         "its older kernels, launched with cudaLaunchKernel.",
         source=f"nvjet launches in {_MEASURED}",
     ),
+    "no_query_triton": Difference(
+        why="A kernel written in Triton is launched with the grid that its Python code gives; no library asks the "
+        "driver how many of its blocks fit.",
+        source=f"foretrace's launches in {_MEASURED}",
+    ),
     "no_query_plain": Difference(
         why="Only libraries that adapt their launch to the GPU ask how many blocks fit on a multiprocessor; pointwise, "
         "reduction and Triton kernels are launched with a grid that follows from the tensor's size.",
@@ -237,8 +244,14 @@ DIFFERENCES: dict[str, Difference] = {
         source="the alias annotations of native_functions.yaml",
         findings=("metadata_only",),
     ),
+    "done_elsewhere": Difference(
+        why="A fused operator does the work of several operators under its own name: those it stands for are not "
+        "called.",
+        source="the operators that the kernel's name lists",
+    ),
     "not_there": Difference(
-        why="No row of the trace accounts for it: the code that would do it did not run here, or does it another way.",
+        why="No row of this place accounts for it: the code that would do it did not run here, or the work is done "
+        "under another name, such as that of a fused operator.",
         source="the rows of the step",
     ),
     "no_such_place": Difference(

@@ -23,4 +23,4 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     explanation: str
     suggestion: str | None = None
     source: str | None = None
-    upper_bound: bool = False  # whether the saving a detector gives is the most that could be won
+    upper_bound: bool = False  # the saving is the time of what vanishes, all else as it is: the most it can be

@@ -132,8 +132,9 @@ KERNEL_RULES: dict[str, Rule] = {
         title="{pair}{others}: an epilogue could do it",
         explanation="A GEMM writes its result and pointwise work reads it again ({number}{each}). Done in the "
         "GEMM's epilogue, before the result leaves the registers, {megabytes} of traffic would go, and with it up "
-        "to {saving} of pointwise time; a GEMM that does more per tile may give some of it "
-        f"back.{{parts}}{{additional}} {_INFERRED}",
+        "to {saving} of pointwise time. That bounds what vanishes, with the products as they are: the kernel that "
+        "takes it in may be faster or slower at the products themselves, which this trace cannot "
+        f"tell.{{parts}}{{additional}} {_INFERRED}",
         suggestion='A GEMM with a fused epilogue: torch.compile(mode="max-autotune") tries Triton templates that '
         "take one, and fused linear + activation or gate/up kernels exist for MLPs.",
         source="bytes of the GEMM's result at the rate the pointwise kernels reach, capped at their time",
@@ -271,5 +272,15 @@ KERNEL_RULES: dict[str, Rule] = {
         severity="info",
         title="GEMM {shape} reaches {share} of peak ({number}{each}, {of_all} of the kernel time)",
         explanation="Its median call reaches {share} of the peak ({peak}) and takes {time} in all.{why}",
+    ),
+    "low_bandwidth": Rule(
+        severity="note",
+        title="{kernel} at {share} of the memory bandwidth ({of_all} of the kernel time)",
+        explanation="Memory bounds it, and its median call of {median} ({number}{each}) reaches {share} of what that "
+        "gives; generated pointwise kernels of this length mostly reach 80 to 90 %.{blocks} Inductor times few block "
+        "sizes, once each, and keeps what looked quickest, so the next process may keep another.",
+        suggestion="Record it again from a fresh process and cache (TORCHINDUCTOR_FORCE_DISABLE_CACHES=1), or with "
+        'torch.compile(mode="max-autotune"), which tries more block sizes.',
+        source="bytes counted from the recorded shapes over the datasheet's bandwidth",
     ),
 }

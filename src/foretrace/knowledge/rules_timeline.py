@@ -8,6 +8,7 @@ __all__ = [
     "CPU_COMPILED",
     "CPU_SMALL",
     "MESSAGE_KEYS",
+    "PROFILED_KERNELS",
     "RECORD_OPTIONS",
     "STARVED_PREDICTED",
     "STARVED_PROVEN",
@@ -93,6 +94,13 @@ WAITS_UNKNOWN = (
     "Such a kernel also waits for the slowest rank, which one rank's trace cannot show. The saving is what hiding all "
     "of it would win at most."
 )
+
+# What a profiled step says of the kernels of an unprofiled one.
+PROFILED_KERNELS = {
+    "alike": "of an unprofiled step the GPU works {share} ({busy}), of a profiled one {profiled_share}",
+    "slower": "here they took {busy} while profiled, more than a whole unprofiled step, as clocks and neighbours "
+    "differ between the two timings; of a profiled step the GPU works {profiled_share}",
+}
 
 # Said under ``cpu_work`` where they apply.
 CPU_COMPILED = (
@@ -186,8 +194,9 @@ TIMELINE_RULES: dict[str, Rule] = {
         severity="warning",
         title="The GPU waits for the CPU to launch: {idle} {per} ({share} of it)",
         explanation="The queue was empty while the CPU was still in {most}. {proof}",
-        suggestion='torch.compile(mode="reduce-overhead") or CUDA graphs launch a whole step at once; torch.compile '
-        "alone removes dispatch; a larger batch gives each launch more work.",
+        suggestion='torch.compile(mode="reduce-overhead") or CUDA graphs launch a whole step at once; a larger batch '
+        "gives each launch more work. torch.compile alone removes the dispatch of operators and adds guards and "
+        "wrappers of its own, which on a slow host may cost more than it saves: measure it (foretrace bench).",
         source="gaps without GPU work, each put down to what the launching thread did in it",
     ),
     "cpu_wait_whole": Rule(
@@ -280,8 +289,7 @@ TIMELINE_RULES: dict[str, Rule] = {
         severity="info",
         title="A profiled step takes {factor}× an unprofiled one ({profiled} against {unprofiled})",
         explanation="Median of {runs} unprofiled runs: {unprofiled}. The profiler lengthens CPU time, hardly the "
-        "kernels: of an unprofiled step the GPU works {share} ({busy}), of a profiled one {profiled_share}. Read gaps "
-        "and CPU times with that in mind.",
+        "kernels: {kernels}. Read gaps and CPU times with that in mind.",
         source="the side file's unprofiled timing",
     ),
     "cpu_profile_overhead": Rule(

@@ -57,6 +57,7 @@ class Measure(msgspec.Struct, kw_only=True):
     high: float | None = None
     samples: int = 0
     reason: str | None = None  # why something of it is unknown
+    at_least: float | None = None  # the known part of a sum whose whole is unknown
 
 
 class Change(msgspec.Struct, kw_only=True):
@@ -116,7 +117,9 @@ class Place(msgspec.Struct, kw_only=True):
     a predicted row and the measured one of its kind, size and place; a predicted name is no more than a guess.
 
     ``a`` and ``b`` hold the rows of the first of them; ``a_us``, ``b_us``, ``a_bytes`` and ``b_bytes`` are sums over
-    all. ``bytes_vanished``: logical bytes that no longer travel through memory.
+    all. ``bytes_vanished``: logical bytes that no longer travel through memory; negative where more of them do.
+    ``predicted_low_us`` and ``predicted_high_us``: the interval that the predicted side's rows were predicted with, as
+    a sum over all. ``off``: on which side of its own interval each measured row of the place lies; ``None`` inside it.
     """
 
     category: CategoryName
@@ -131,6 +134,9 @@ class Place(msgspec.Struct, kw_only=True):
     a_bytes: int | None = None
     b_bytes: int | None = None
     bytes_vanished: int | None = None
+    off: Literal["below", "above"] | None = None
+    predicted_low_us: float | None = None
+    predicted_high_us: float | None = None
 
 
 class Category(msgspec.Struct, kw_only=True):

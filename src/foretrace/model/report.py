@@ -287,7 +287,7 @@ class Finding(msgspec.Struct, kw_only=True):
     saving_us: float | None  # per step
     suggestion: str | None
     count: int = 1
-    upper_bound: bool = False  # whether saving_us is the most that could be won, not what will be
+    upper_bound: bool = False  # saving_us is the time of what would vanish, all else as it is: the most it can save
 
 
 class Verdict(msgspec.Struct, kw_only=True):

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["FusedModules", "FusedPlan", "FusedProblem"]
@@ -39,6 +39,8 @@ class FusedPlan:
     """The implementations of a call's steps by name, and what its forward keeps. ``source``: where that is known from.
 
     ``expand``: input to hidden. ``project``: hidden to output. ``backward``: gradient of the pre-activations.
+    ``beside_hopper``: by step, how many times as long its kernel takes as the Hopper kernel, whose times the clock
+    knows; 1 for a step that is not in it.
     """
 
     expand: str
@@ -46,6 +48,7 @@ class FusedPlan:
     backward: str
     save: str
     source: str
+    beside_hopper: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_plain(self) -> bool:

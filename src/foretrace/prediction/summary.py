@@ -10,9 +10,12 @@ from typing import Any
 import msgspec
 
 from foretrace.analysis.roofline import arithmetic_peak, bound_of
+from foretrace.knowledge.calibration.margins import OTHER_LAUNCH, SCATTER_US
+from foretrace.knowledge.dispatching import HOST_MARGIN
 from foretrace.knowledge.expectations import CLEAR_BOUND_SHARE
 from foretrace.knowledge.gpus import Gpu
 from foretrace.knowledge.kernels import decode
+from foretrace.knowledge.lowering.inductor import POINTWISE
 from foretrace.model.expectations import Expectation
 from foretrace.model.prediction import PredictedGroup, PredictedRow, PredictionInfo
 from foretrace.model.report import Bound
@@ -84,12 +87,14 @@ def expectation_of(info: PredictionInfo, bound: Bound) -> Expectation:
     """What a recording should hold: counts and FLOPs to be compared exactly, times within an interval.
 
     The rows' intervals are meant for 80 % of measured kernels; a file that gates a build must not fail every fifth
-    time, so they are widened to 95 %. Memsets are a library's choice: they are left out, and the launches are a range
-    that leaves room for one before each product. Where something was only guessed, counts are lower bounds and nothing
-    else is expected.
+    time, so they are widened to 95 %, and to what recorded durations scatter in any case. A pointwise kernel that
+    Inductor generates may run by either of two launch configurations, and the longer time counts. Memsets are a
+    library's choice: they are left out, and the launches are a range that leaves room for one before each product.
+    Where something was only guessed, counts are lower bounds and nothing else is expected.
 
-    ``bound`` is the verdict on the predicted step. It is expected where it speaks of the kernels, and clearly; whether
-    a step is overhead-bound a recording alone can rarely tell, because the profiler lengthens CPU time.
+    ``bound`` is the verdict on the predicted step. It is expected where it speaks of the kernels, and clearly, and no
+    host is slow enough to decide instead; whether a step is overhead-bound a recording alone can rarely tell, because
+    the profiler lengthens CPU time.
     """
     if info.unknown:
         return expect(kernels=(info.kernels, None), launches=(len(info.rows) - info.memsets, None))
@@ -104,11 +109,9 @@ def expectation_of(info: PredictionInfo, bound: Bound) -> Expectation:
     for kind in kinds:
         quantities[kind] = sum(row.kind == kind and row.row == "kernel" for row in info.rows)
     if info.rows:
-        quantities["gpu_busy_us"] = _widened(info.gpu_busy_low_us, info.gpu_busy_us, info.gpu_busy_high_us)
+        quantities["gpu_busy_us"] = _widened(info.rows)
     for kind in kinds:
-        rows = [row for row in info.rows if row.kind == kind and row.row == "kernel"]
-        low, middle, high = (sum(getattr(row, name) for row in rows) for name in ("low_us", "us", "high_us"))
-        quantities[f"{kind}_us"] = _widened(low, middle, high)
+        quantities[f"{kind}_us"] = _widened([row for row in info.rows if row.kind == kind and row.row == "kernel"])
     if info.flops is not None:
         quantities["flops"] = info.flops
     if bound in ("compute", "memory") and _clear(info, bound):
@@ -117,17 +120,23 @@ def expectation_of(info: PredictionInfo, bound: Bound) -> Expectation:
 
 
 def _clear(info: PredictionInfo, bound: Bound) -> bool:
-    """Whether a bound of the kernels has a margin: most of their time is of it, and the CPU is faster in any case."""
+    """Whether a bound of the kernels has a margin: most of their time is of it, and no CPU is too slow for them."""
     kernels = [row for row in info.rows if row.row == "kernel"]
     total = sum(row.us for row in kernels)
     alike = sum(row.us for row in kernels if row.bound == bound)
-    faster = info.cpu_us is None or info.cpu_us <= info.gpu_busy_low_us
+    faster = HOST_MARGIN * info.cpu_us <= info.gpu_busy_low_us
     return faster and alike >= CLEAR_BOUND_SHARE * total
 
 
-def _widened(low: float, middle: float, high: float) -> tuple[float, float]:
-    """An interval for 95 % from one for 80 %, of logarithms, to the nanosecond outwards."""
-    low, high = middle * (low / middle) ** _WIDER, middle * (high / middle) ** _WIDER
+def _widened(rows: Sequence[PredictedRow]) -> tuple[float, float]:
+    """The time of these rows together as an interval for 95 %, from theirs for 80 %, to the nanosecond outwards."""
+    low, middle, high = (sum(getattr(row, name) for row in rows) for name in ("low_us", "us", "high_us"))
+    # Of logarithms; what durations scatter counts where that is less.
+    scatter = SCATTER_US * len(rows)
+    low = max(0.0, min(middle * (low / middle) ** _WIDER, middle - scatter))
+    high = max(middle * (high / middle) ** _WIDER, middle + scatter)
+    # Beside the errors of the times themselves.
+    high += sum((OTHER_LAUNCH - 1) * row.us for row in rows if row.op.startswith(POINTWISE))
     return math.floor(low * 1000) / 1000, math.ceil(high * 1000) / 1000
 
 

@@ -77,6 +77,7 @@ class Work:
     generated: bool = False  # by a compiler: Inductor's Triton kernels
     note: str | None = None  # what about this item is a guess
     epilogue: tuple[str, ...] = ()  # of a product: what a fused kernel does with it before it leaves the registers
+    beside_hopper: float = 1.0  # times as long as foretrace's Hopper kernel takes for this product and epilogue
     crossed: bool = False  # an operand is contiguous along another dimension than the result: a transposition
 
 

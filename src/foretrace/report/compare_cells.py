@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import msgspec
+
 from foretrace.model.comparison import Change, Comparison, Measure, Metric, Pair, Place, Side
 from foretrace.model.words import UNKNOWN, bytes_of, flop, listed, number, share_of, signed, time, whole
 
@@ -10,6 +14,7 @@ __all__ = [
     "change_words",
     "how_words",
     "is_alarming",
+    "memory_words",
     "metric_rows",
     "place_words",
     "places_in_order",
@@ -38,7 +43,9 @@ _METRIC_NAMES = {
     "peak_memory": "peak memory",
 }
 _PROFILED = " (profiled)"
+_PREDICTED = " (predicted)"
 _TOLD_ANYWAY = ("end_to_end", "gpu_time", "cpu_time")
+_SUMS = ("bytes", "flops")
 SAME = "="
 # on what ground rows are paired → one word for a narrow column
 _HOW = {
@@ -53,14 +60,18 @@ _HOW = {
 
 
 def value_words(metric: Metric, value: Measure) -> str:
-    """A median with its unit; a dash where it is unknown."""
-    if value.median is None:
-        return UNKNOWN
+    """A median with its unit; ``≥`` before the known part of a sum, a dash where nothing is known."""
+    if value.median is None and value.at_least is not None:
+        return f"≥ {_amount(metric, value.at_least)}"
+    return UNKNOWN if value.median is None else _amount(metric, value.median)
+
+
+def _amount(metric: Metric, value: float) -> str:
     if metric.unit == "us":
-        return time(value.median)
+        return time(value)
     if metric.unit == "bytes":
-        return bytes_of(value.median)
-    return flop(value.median) if metric.name == "flops" else whole(value.median)
+        return bytes_of(value)
+    return flop(value) if metric.name == "flops" else whole(value)
 
 
 def change_words(change: Change | None, metric: Metric | None = None) -> str:
@@ -79,19 +90,41 @@ def change_words(change: Change | None, metric: Metric | None = None) -> str:
 def metric_rows(comparison: Comparison) -> list[tuple[str, Metric]]:
     """The metrics worth a line: those that are known and not zero somewhere, and the three times in any case."""
     table = {metric.name: metric for metric in comparison.metrics}
-    # What a prediction holds was not profiled.
-    plain = any(side.predicted for side in comparison.sides)
-    return [
-        (words.removesuffix(_PROFILED) if plain else words, table[name])
-        for name, words in _METRIC_NAMES.items()
-        if name in table and any(value.median for value in table[name].values)
+    rows = []
+    for name, words in _METRIC_NAMES.items():
+        if name not in table:
+            continue
+        found = [(words, table[name])]
+        if words.endswith(_PROFILED):
+            # What a prediction holds was not profiled, so it does not stand in one line with what was.
+            found = [
+                (words.removesuffix(_PROFILED) + ending, _of_sides(table[name], comparison, predicted=predicted))
+                for ending, predicted in ((_PREDICTED, True), (_PROFILED, False))
+            ]
+        rows += [(said, metric) for said, metric in found if any(v.median or v.at_least for v in metric.values)]
+    return rows
+
+
+def _of_sides(metric: Metric, comparison: Comparison, *, predicted: bool) -> Metric:
+    """A metric with the values of the predicted sides alone, or of the recorded ones."""
+    kept = [side.predicted == predicted for side in comparison.sides]
+    values = [value if keep else Measure(median=None) for value, keep in zip(metric.values, kept, strict=True)]
+    # One side alone changes nothing; it is not told from a change that is not known.
+    changes = [
+        change if change is None or (keep and kept[0]) else Change(direction="unknown")
+        for change, keep in zip(metric.changes, kept, strict=True)
     ]
+    return msgspec.structs.replace(metric, values=values, changes=changes)
 
 
 def reasons(comparison: Comparison) -> list[str]:
     """Why an important time is unknown, or its change is not told; each reason once."""
     said: dict[str, list[str]] = {}
     for metric in comparison.metrics:
+        if metric.name in _SUMS:
+            for side, value in zip(comparison.sides, metric.values, strict=True):
+                if value.at_least is not None:
+                    said.setdefault(value.reason or "", []).append(side.label)
         if metric.name not in _TOLD_ANYWAY:
             continue
         for side, value in zip(comparison.sides, metric.values, strict=True):
@@ -138,6 +171,17 @@ def places_in_order(pair: Pair) -> list[Place]:
 def place_words(place: Place) -> str:
     """``2× gelu + mul → triton_poi gelu·mul``: what stands in a place, and how often the step holds it."""
     return f"{place.count}× {place.title}" if place.count > 1 else place.title
+
+
+def memory_words(places: Sequence[Place]) -> tuple[str, list[str]]:
+    """What travels through memory, in the words of a column and of its cells; which of them, where there is both."""
+    known = [place.bytes_vanished for place in places]
+    if all(number is None or number >= 0 for number in known):
+        return "less through memory", [UNKNOWN if number is None else bytes_of(number) for number in known]
+    cells = [
+        UNKNOWN if number is None else f"{bytes_of(abs(number))} {'less' if number > 0 else 'more'}" for number in known
+    ]
+    return "through memory", cells
 
 
 def how_words(place: Place) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from foretrace.model.comparison import Comparison, Pair
-from foretrace.model.words import UNKNOWN, bytes_of, time
+from foretrace.model.words import UNKNOWN, time
 from foretrace.report import compare_cells as cells
 from foretrace.report.text import clean
 
@@ -66,6 +66,7 @@ def _pair(comparison: Comparison, pair: Pair, everything: bool) -> list[str]:
         return lines
     places = cells.places_in_order(pair)
     shown = places if everything else places[:_PLACES]
+    head, memory = cells.memory_words(shown)
     rows = [
         [
             place.category,
@@ -73,11 +74,11 @@ def _pair(comparison: Comparison, pair: Pair, everything: bool) -> list[str]:
             time(place.a_us) if place.a else UNKNOWN,
             time(place.b_us) if place.b else UNKNOWN,
             cells.change_words(place.change) if place.a and place.b else UNKNOWN,
-            bytes_of(place.bytes_vanished) if place.bytes_vanished is not None else UNKNOWN,
+            moved,
         ]
-        for place in shown
+        for place, moved in zip(shown, memory, strict=True)
     ]
-    lines += ["", *_table(["", "kernel", "before", "after", "change", "less through memory"], rows)]
+    lines += ["", *_table(["", "kernel", "before", "after", "change", head], rows)]
     if len(shown) < len(places):
         lines += ["", f"{len(places) - len(shown)} more places are not shown."]
     return lines

@@ -124,13 +124,14 @@ def _places(pair: Pair, view: View) -> list[Line]:
     places = cells.places_in_order(pair)
     if not places:
         return []
+    head, memory = cells.memory_words(places[:limit])
     columns = [
         Column("", left=True, keep=9),
         Column("kernel", left=True, least=46, keep=8, cut="middle"),
         Column("before", keep=7),
         Column("after", keep=7),
         Column("change", keep=6),
-        Column("less through\nmemory", keep=4),
+        Column(head.replace(" memory", "\nmemory"), keep=4),
         Column("aligned\nby", left=True, keep=2),
     ]
     body = [
@@ -140,10 +141,10 @@ def _places(pair: Pair, view: View) -> list[Line]:
             time(place.a_us) if place.a else UNKNOWN,
             time(place.b_us) if place.b else UNKNOWN,
             cells.change_words(place.change) if place.a and place.b else UNKNOWN,
-            bytes_of(place.bytes_vanished) if place.bytes_vanished is not None else UNKNOWN,
+            moved,
             cells.how_words(place),
         ]
-        for place in places[:limit]
+        for place, moved in zip(places[:limit], memory, strict=True)
     ]
     lines = table(columns, body, view.width)
     left = 0 if limit is None else len(places) - limit

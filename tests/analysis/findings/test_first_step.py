@@ -6,6 +6,7 @@ import pytest
 from timeline import found, found_in, work
 
 from builders import TraceBuilder
+from foretrace.analysis.pace import is_cold
 
 
 def steps(first: float, others: float, count: int = 4) -> TraceBuilder:
@@ -27,6 +28,17 @@ def test_a_first_step_that_takes_twice_as_long_is_found():
     assert "aten::linear 400 µs" in finding.explanation
     assert "as in the others" in finding.explanation  # the GPU's share
     assert finding.saving_us is None
+
+
+def test_half_of_it_more_is_enough_where_the_others_are_alike():
+    (finding,) = found(steps(290, 200), "cold_first_step")
+    assert finding.title.startswith("ProfilerStep#0 takes 1.4× as long")
+
+
+def test_a_first_step_shorter_than_a_later_one_is_not_cold():
+    assert is_cold(290, [200, 210, 200])
+    assert not is_cold(290, [200, 300, 200])
+    assert not is_cold(290, [])
 
 
 def test_what_happens_once_is_named():
@@ -67,9 +79,9 @@ def test_real_trace_of_a_linear_layer_has_a_slow_first_step():
 
 def test_a_last_step_with_nothing_in_it_is_no_measure():
     build = TraceBuilder(gpu=None)
-    build.step(1, 0, 520)
-    build.op("aten::mm", 5, 500)
-    build.step(2, 530, 410)
-    build.op("aten::mm", 535, 400)
+    build.step(1, 0, 500)
+    build.op("aten::mm", 5, 480)
+    build.step(2, 510, 410)
+    build.op("aten::mm", 515, 400)
     build.step(3, 950, 9)
     assert not found(build, "cold_first_step")

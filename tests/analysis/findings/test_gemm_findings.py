@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from timelines import GEMM, SOFTMAX, Program, of_trace, pointwise
 
+import foretrace
 from foretrace.analysis.findings.utilisation import wave_efficiency
+from foretrace.cli.demo import SAMPLES
 from foretrace.knowledge.kernels import Decoded
 from foretrace.knowledge.products import on_vector_units
 
@@ -78,6 +80,24 @@ def test_a_gemm_near_its_peak_is_not_mentioned() -> None:
 
 def test_a_gemm_that_is_over_at_once_is_not_mentioned() -> None:
     assert not of_trace("linear_eager", "low_gemm_utilisation")
+
+
+def test_a_generated_kernel_far_below_the_bandwidth_says_with_what_blocks_it_ran() -> None:
+    report = foretrace.explain(SAMPLES / "h200_geglu_forward" / "compile.trace.json.gz")
+    (finding,) = [finding for finding in report.findings if finding.rule == "low_bandwidth"]
+    assert finding.title.startswith("triton_poi gelu·mul at 55.9 % of the memory bandwidth (25.3 % of the kernel time)")
+    assert "It ran with XBLOCK=512." in finding.explanation
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mlp_compile",  # 37.0 µs for the same work
+        "mlp_eager",  # GELU reaches 64 %: no compilation chose its blocks
+    ],
+)
+def test_pointwise_kernels_as_fast_as_they_come_are_not_mentioned(name: str) -> None:
+    assert not of_trace(name, "low_bandwidth")
 
 
 def test_waves() -> None:

@@ -58,7 +58,11 @@ def test_the_factor_of_profiling_needs_an_unprofiled_timing():
     assert found(build, "profile_overhead") == []
     (finding,) = found(build, "profile_overhead", unprofiled_us=250)
     assert finding.title == "A profiled step takes 2× an unprofiled one (500 µs against 250 µs)"
-    assert "the GPU works 80.0 % (200 µs)" in finding.explanation
+    assert "of an unprofiled step the GPU works 80.0 % (200 µs)" in finding.explanation
+    # Kernels that took longer while profiled than the whole step does without are no 100 % of it.
+    (finding,) = found(build, "profile_overhead", unprofiled_us=190)
+    assert "they took 200 µs while profiled, more than a whole unprofiled step" in finding.explanation
+    assert "100 %" not in finding.explanation
 
 
 def cpu_steps(*durations: float) -> TraceBuilder:

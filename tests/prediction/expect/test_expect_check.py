@@ -9,6 +9,7 @@ import pytest
 
 import foretrace
 from foretrace import check, expect
+from foretrace.cli.demo import SAMPLES
 from foretrace.errors import InputError
 from foretrace.model.expectations import Account, Checked, Outcome
 
@@ -24,6 +25,29 @@ def outcome(checked: Checked, quantity: str) -> Outcome:
 
 def rules(accounts: list[Account]) -> list[str | None]:
     return [account.rule for account in accounts]
+
+
+@pytest.mark.parametrize("mode", ["forward", "train"])
+def test_operators_that_a_fused_kernel_stands_for_are_called_less_often(mode: str):
+    checked = check(SAMPLES / f"h200_geglu_{mode}" / "foretrace.trace.json.gz", expect(op="aten::linear", calls=3))
+    (account,) = outcome(checked, "calls").accounts
+    assert account.rule == "done_elsewhere"
+    assert account.text == (
+        "foretrace hopper gate_up gelu_tanh 128x256 does mm, gelu_tanh and mul, launched by foretrace::gate_up, "
+        "outside aten::linear"
+    )
+
+
+def test_a_kernel_of_ours_is_launched_without_a_query_for_another_reason_than_cublas():
+    trace = SAMPLES / "h200_geglu_forward" / "foretrace.trace.json.gz"
+    checked = check(trace, expect(occupancy_query_before="gemm"))
+    assert rules(outcome(checked, "occupancy_query_before").accounts) == ["no_query_triton", "no_query_by_design"]
+
+
+def test_several_epilogues_are_told_in_one_sentence():
+    checked = check(SAMPLES / "h200_geglu_train" / "foretrace.trace.json.gz", expect(elementwise=2))
+    (account,) = outcome(checked, "elementwise").accounts
+    assert account.text.endswith(" do gelu_tanh, mul and gelu_tanh_backward in the epilogue")
 
 
 def test_the_guess_of_the_article_is_half_right_on_hopper():

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import listed, steps_annotated, times
+from foretrace.analysis.pace import is_cold
 from foretrace.knowledge.blocking import is_lazy_loading
 from foretrace.knowledge.kineto import Call, RowKind, is_compiling, step_number
-from foretrace.knowledge.limits import COLD_STEP_RATIO, NAMED_TIME_SHARE, SAME_STEP, SAME_TIME
+from foretrace.knowledge.limits import NAMED_TIME_SHARE, SAME_STEP, SAME_TIME
 from foretrace.model.report import Finding, Step
 from foretrace.model.words import time
 
@@ -30,7 +31,7 @@ def find(facts: Facts) -> Iterable[Finding]:
     if not others:
         return
     usual = median(step.period_us for step in others)
-    if not usual or first.period_us < COLD_STEP_RATIO * usual:
+    if not usual or not is_cold(first.period_us, [step.period_us for step in others]):
         return
     extra = _extra_self_time(facts, others)
     gpu = ""

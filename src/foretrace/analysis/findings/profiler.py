@@ -10,6 +10,7 @@ from foretrace.analysis.findings.host import pace
 from foretrace.knowledge.blocking import is_lazy_loading
 from foretrace.knowledge.kineto import RowKind, is_profiler_artifact
 from foretrace.knowledge.limits import CPU_PROFILE_FACTOR
+from foretrace.knowledge.rules_timeline import PROFILED_KERNELS
 from foretrace.model.report import Finding
 from foretrace.model.words import share_of, time
 
@@ -83,9 +84,11 @@ def _overhead(facts: Facts) -> Iterable[Finding]:
         profiled=time(known.period_us),
         unprofiled=time(known.unprofiled_us),
         runs=timing.runs if timing is not None else 0,
-        busy=time(known.busy_us),
-        share=share_of(min(1.0, known.busy_us / known.unprofiled_us)),
-        profiled_share=share_of(known.share),
+        kernels=PROFILED_KERNELS["slower" if known.slower_profiled else "alike"].format(
+            busy=time(known.busy_us),
+            share=share_of(known.busy_us / known.unprofiled_us),
+            profiled_share=share_of(known.share),
+        ),
     )
 
 

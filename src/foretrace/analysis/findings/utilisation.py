@@ -1,4 +1,4 @@
-"""GEMMs that stay far below the peak although arithmetic bounds them, and what the tiles say about it."""
+"""Kernels far below the rate that bounds them: GEMMs, with what their tiles say, and generated pointwise ones."""
 
 from __future__ import annotations
 
@@ -7,14 +7,65 @@ from math import ceil, prod
 from statistics import median
 
 from foretrace.analysis.findings.facts import Facts
-from foretrace.knowledge.limits import LOW_PEAK_SHARE, SHOWN_KINDS, TINY_KERNEL_US, WAVE_EFFICIENCY, WORTH_GEMM_SHARE
+from foretrace.knowledge.kernels import INDUCTOR
+from foretrace.knowledge.limits import (
+    LOW_BANDWIDTH_SHARE,
+    LOW_BANDWIDTH_US,
+    LOW_PEAK_SHARE,
+    SHOWN_KINDS,
+    TINY_KERNEL_US,
+    WAVE_EFFICIENCY,
+    WORTH_GEMM_SHARE,
+)
 from foretrace.model.report import Finding
-from foretrace.model.words import share_of
+from foretrace.model.words import share_of, time
 
 __all__ = ["find", "wave_efficiency"]
 
 
 def find(facts: Facts) -> Iterable[Finding]:
+    """At most a few findings of each of the two kinds."""
+    yield from _gemms(facts)
+    yield from _pointwise(facts)
+
+
+def _pointwise(facts: Facts) -> Iterable[Finding]:
+    """``low_bandwidth``: Inductor's kernels by name, whose speed hangs on block sizes chosen anew by each process."""
+    groups: dict[str, list[int]] = {}
+    for row in facts.in_steps:
+        kernel = facts.kernel_at[row]
+        generated = kernel.kind in ("elementwise", "fused") and facts.context.decoded(row).family == INDUCTOR
+        if generated and kernel.bound == "memory" and kernel.of_peak is not None:
+            groups.setdefault(kernel.name, []).append(row)
+    for rows in sorted(groups.values(), key=lambda rows: -_time(facts, rows))[:SHOWN_KINDS]:
+        kernels = [facts.kernel_at[row] for row in rows]
+        share = median(kernel.of_peak or 0.0 for kernel in kernels)
+        middle = median(kernel.duration_us for kernel in kernels)
+        large = middle >= LOW_BANDWIDTH_US and _time(facts, rows) >= WORTH_GEMM_SHARE * facts.kernel_us
+        if share >= LOW_BANDWIDTH_SHARE or not large:
+            continue
+        number, each = facts.tally(len(rows))
+        op = int(facts.context.attribution.op[rows[0]])
+        blocks = facts.context.trace.args(op).get("kernel_kwargs") if op >= 0 else None
+        yield facts.finding(
+            "low_bandwidth",
+            rows,
+            source_row=facts.anchor(rows[0]),
+            kernel=kernels[0].short_name,
+            number=number,
+            each=each,
+            share=share_of(share),
+            of_all=share_of(_time(facts, rows) / facts.kernel_us),
+            median=time(middle),
+            blocks=f" It ran with {blocks}." if isinstance(blocks, str) else "",
+        )
+
+
+def _time(facts: Facts, rows: list[int]) -> float:
+    return sum(facts.kernel_at[row].duration_us for row in rows)
+
+
+def _gemms(facts: Facts) -> Iterable[Finding]:
     """``low_gemm_utilisation``: by shape and kernel, those with a large share of the kernel time."""
     groups: dict[tuple[object, ...], list[int]] = {}
     for row in facts.in_steps:
@@ -25,7 +76,7 @@ def find(facts: Facts) -> Iterable[Finding]:
             groups.setdefault(key, []).append(row)
     slow = []
     for key, rows in groups.items():
-        time_us = sum(facts.kernel_at[row].duration_us for row in rows)
+        time_us = _time(facts, rows)
         share = median(facts.kernel_at[row].of_peak or 0.0 for row in rows)
         if time_us < TINY_KERNEL_US * len(rows):
             continue  # launch and latency decide, not tiles

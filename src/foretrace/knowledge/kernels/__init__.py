@@ -11,7 +11,8 @@ from foretrace.knowledge.kernels._decode import decode
 from foretrace.knowledge.kernels._describe import describe
 from foretrace.knowledge.kernels.predicted import is_stand_in
 
-__all__ = ["GENERATED", "KINDS", "Decoded", "decode", "describe", "is_stand_in"]
+__all__ = ["GENERATED", "INDUCTOR", "KINDS", "Decoded", "decode", "describe", "is_stand_in"]
 
 # Families whose kernels a compiler generates from operators it names.
-GENERATED = frozenset({"inductor", "triton"})
+INDUCTOR = "inductor"
+GENERATED = frozenset({INDUCTOR, "triton"})

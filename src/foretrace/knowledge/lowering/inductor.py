@@ -15,6 +15,7 @@ __all__ = [
     "GENERATED_POINTWISE",
     "MAX_FUSED",
     "NOTHING",
+    "POINTWISE",
     "RANDOM",
     "REALIZE_OPS",
     "REALIZE_READS",
@@ -66,6 +67,9 @@ SCATTER = frozenset(_SCATTER.split())
 # What draws random numbers: a graph with any first draws its seeds.
 _RANDOM = "rand randn bernoulli inductor_random native_dropout randint uniform normal"
 RANDOM = frozenset(_RANDOM.split())
+
+# What the names of its pointwise kernels begin with.
+POINTWISE = "triton_poi_"
 
 # config.realize_reads_threshold: a value with more reads than this is written once when several operators use it;
 # config.realize_acc_reads_threshold: with more than this in any case; config.realize_opcount_threshold: operations.

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from foretrace.knowledge.differences import NO_QUERY_FAMILIES
+from foretrace.knowledge.differences import NO_QUERY_FAMILIES, TRITON_FAMILIES
 from foretrace.knowledge.kernels import decode
 from foretrace.knowledge.kineto import Call
 from foretrace.model.expectations import Account
 from foretrace.model.report import Kernel
+from foretrace.prediction.expect.account_kernels import done_elsewhere
 from foretrace.prediction.expect.accounts import Case
 from foretrace.prediction.expect.subject import Subject
 
@@ -77,8 +78,11 @@ def _unasked(case: Case, kernels: list[Kernel]) -> Iterator[Account]:
 def _why_unasked(kernel: Kernel) -> str:
     if kernel.graph:
         return "queries_at_capture"
-    if decode(kernel.name, op=kernel.op).family in NO_QUERY_FAMILIES:
+    family = decode(kernel.name, op=kernel.op).family
+    if family in NO_QUERY_FAMILIES:
         return "no_query_by_design"
+    if family in TRITON_FAMILIES:
+        return "no_query_triton"
     if kernel.kind in ("gemm", "convolution", "attention") and not kernel.decoded.get("triton_kind"):
         return "no_query_library"
     return "no_query_plain"
@@ -113,9 +117,11 @@ def frames(case: Case) -> Iterator[Account]:
 
 
 def calls(case: Case) -> Iterator[Account]:
-    """The calls of the scope, where there are too many."""
+    """The calls of the scope, where there are too many; the fused kernels that do its work, where there are too few."""
     if case.difference > 0:
         yield from _by_name(case, "of_operator")
+    else:
+        yield from done_elsewhere(case)
 
 
 def _by_name(case: Case, fact: str) -> Iterator[Account]:

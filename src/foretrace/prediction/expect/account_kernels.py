@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from foretrace.knowledge.comparing import is_part
 from foretrace.knowledge.kernels import KINDS
 from foretrace.model.expectations import Account
 from foretrace.model.report import Kernel
+from foretrace.model.words import listed
 from foretrace.prediction.expect.accounts import Case
 from foretrace.prediction.expect.relations import fits
 from foretrace.prediction.expect.roles import ROLE_ORDER, aten_path, chain, reason_of, role
 
-__all__ = ["counts", "fused_away", "patterns"]
+__all__ = ["counts", "done_elsewhere", "fused_away", "patterns"]
 
 _SHOWN = 4
 _PASSES = frozenset({"backward", "optimizer", "gradient_sum", "communication"})
@@ -149,7 +151,8 @@ def _fewer(case: Case) -> Iterator[Account]:
     if name in ("kernels", "elementwise", "fused") and epilogues:
         explained = True
         done = list(dict.fromkeys(str(word) for kernel in epilogues for word in kernel.decoded["epilogue"]))
-        text = f"{_named(epilogues)} does {' and '.join(done)} in the epilogue"
+        does = "does" if len(epilogues) == 1 else "do"
+        text = f"{_named(epilogues)} {does} {listed(done)} in the epilogue"
         left -= len(epilogues)
         yield case.account("epilogue", text, work=epilogues, count=-len(epilogues))
     if name in ("kernels", "gemm", "softmax", "elementwise") and attention:
@@ -165,7 +168,25 @@ def _fewer(case: Case) -> Iterator[Account]:
             text = f"{_named(pointwise)} is the only pointwise kernel" if pointwise else "there is no pointwise kernel"
             yield case.account("nothing_to_fuse", text, work=pointwise)
     if not explained or (name == "kernels" and left > 0):
+        yield from done_elsewhere(case)
         yield _composition(case)
+
+
+def done_elsewhere(case: Case) -> Iterator[Account]:
+    """The fused kernels outside an operator's scope whose names list what its own kernels do."""
+    op = case.clause.scope.op
+    if op is None:
+        return
+    inside = {kernel.event for kernel in case.view.kernels}
+    does = {op, *(kernel.op for kernel in case.view.kernels)}
+    phases = {kernel.phase for kernel in case.view.kernels}
+    for kernel in case.subject.kernels_by_step.get(case.view.step.index, []):
+        parts = _parts(kernel)
+        other = kernel.event in inside or (bool(phases) and kernel.phase not in phases)
+        if other or len(parts) < 2 or not any(is_part(part, name) for part in parts for name in does):
+            continue
+        where = f", launched by {chain(kernel)}, outside {op}" if kernel.op else f", outside {op}"
+        yield case.account("done_elsewhere", f"{kernel.short_name} does {listed(parts)}{where}", work=[kernel])
 
 
 def fused_away(case: Case) -> Iterator[Account]:
@@ -180,7 +201,7 @@ def _fused(kernels: Sequence[Kernel]) -> list[Kernel]:
 
 
 def _does(kernel: Kernel) -> str:
-    return f"{kernel.short_name} does {' and '.join(_parts(kernel))} in one kernel"
+    return f"{kernel.short_name} does {listed(_parts(kernel))} in one kernel"
 
 
 def _parts(kernel: Kernel) -> list[str]:

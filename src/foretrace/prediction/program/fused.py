@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -173,7 +174,7 @@ class _FusedLayer(nn.Module):
         plan = self.fused.plan(problem)
         save = str(self.kept.save)
         if training and save != "auto":
-            plan = FusedPlan(plan.expand, plan.project, plan.backward, save, plan.source)
+            plan = replace(plan, save=save)
         self._note(problem, plan)
         return plan
 

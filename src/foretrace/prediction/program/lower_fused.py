@@ -67,6 +67,7 @@ def _product(call: Call, product: Product, epilogue: tuple[str, ...]) -> Work:
         flops=2 * product.m * product.n * product.k,
         product=product,
         epilogue=epilogue,
+        beside_hopper=float(call.argument("beside_hopper", 1.0)),
     )
 
 

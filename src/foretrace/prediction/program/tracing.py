@@ -30,6 +30,8 @@ from foretrace.prediction.work import Mode, Program
 
 __all__ = ["trace_program"]
 
+# torch's compiler shows how far it is by these, and one of their threads redraws them.
+_PROGRESS_BARS = "tqdm"
 # Inputs that are named one by one; of more only the number.
 _SHOWN = 4
 
@@ -133,7 +135,9 @@ def _threads_noticed(unknown: dict[str, str]) -> Iterator[None]:
     start = threading.Thread.start
 
     def noticed(thread: threading.Thread) -> None:
-        unknown.setdefault("threads of the program", "what they run is not followed, so it is in none of the numbers")
+        if type(thread).__module__.partition(".")[0] != _PROGRESS_BARS:
+            said = "what they run is not followed, so it is in none of the numbers"
+            unknown.setdefault("threads of the program", said)
         start(thread)
 
     threading.Thread.start = noticed  # type: ignore[method-assign, assignment]

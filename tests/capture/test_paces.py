@@ -1,0 +1,129 @@
+"""Predicted fused products take the time of the kernel that dispatch chose, not of the one that the clock knows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import foretrace
+from foretrace.capture.paces import beside_hopper
+from foretrace.fused.dispatch.choice import parse_choice
+from foretrace.fused.dispatch.choose import plan_of
+from foretrace.fused.dispatch.model import device_of, expense
+from foretrace.fused.dispatch.tables import Row, Table
+from foretrace.fused.plan import Plan, Problem
+from foretrace.prediction.predict import Prediction
+
+torch: Any = pytest.importorskip("torch", reason="tracing a program needs the torch extra")
+fused: Any = pytest.importorskip("foretrace.fused")
+
+M, N, K = 8192, 3072, 768
+PROBLEM = Problem("gated_mlp", M, N, K, K, "bfloat16", "gelu_tanh", "sm_90", False)
+
+
+def plan(label: str, source: Any = "model", us: float | None = None) -> Plan:
+    return plan_of(parse_choice(label), source, "the test says so", ((label, us),))
+
+
+def table(costs: dict[str, float], problem: Problem = PROBLEM) -> Table:
+    return Table("sm_90_test", "sm_90", "a test", (Row.of(problem, costs),))
+
+
+def modelled(name: str) -> float:
+    """µs of the kernel from input to hidden, by dispatch's model."""
+    device = device_of("sm_90")
+    assert device is not None
+    cost = expense("expand", name, PROBLEM, device)
+    assert cost is not None
+    return cost.gpu
+
+
+# ---- the ratio ----
+
+
+def test_without_a_measurement_kernels_compare_as_the_model_costs_them() -> None:
+    ratios = beside_hopper(PROBLEM, plan("expand=tma"), ())
+    assert ratios == {"expand": pytest.approx(modelled("tma") / modelled("hopper"))}
+    assert ratios["expand"] > 1
+    assert beside_hopper(PROBLEM, plan("expand=portable"), ())["expand"] > 1.2
+
+
+@pytest.mark.parametrize("label", ["expand=hopper", "expand=small project=small", "expand=plain", "expand=elementwise"])
+def test_what_the_clock_knows_itself_is_compared_with_nothing(label: str) -> None:
+    assert beside_hopper(PROBLEM, plan(label), ()) == {}
+
+
+def test_on_a_gpu_that_the_model_does_not_know_nothing_is_compared() -> None:
+    assert beside_hopper(replace(PROBLEM, architecture="gfx942"), plan("expand=portable"), ()) == {}
+
+
+def test_measured_calls_say_how_much_longer_a_kernel_takes() -> None:
+    """Both calls differ by the one kernel, so their difference is its."""
+    costs = {"expand=hopper[group=16] project=plain": 160.0, "expand=tma project=plain": 190.0}
+    found = beside_hopper(PROBLEM, plan("expand=tma project=plain", "table", 190.0), (table(costs),))
+    assert found["expand"] == pytest.approx(1 + 30.0 / modelled("hopper"))
+
+
+def test_a_row_without_the_hopper_kernel_leaves_the_model_s_ratio() -> None:
+    costs = {"expand=tma project=plain": 190.0, "expand=plain project=plain": 250.0}
+    found = beside_hopper(PROBLEM, plan("expand=tma project=plain", "table", 190.0), (table(costs),))
+    assert found == beside_hopper(PROBLEM, plan("expand=tma"), ())
+
+
+def test_of_a_training_step_both_kernels_share_the_measured_difference() -> None:
+    training = replace(PROBLEM, training=True)
+    ours, hopper = (f"expand={name} project=plain backward={name} save=preact" for name in ("tma", "hopper"))
+    measured = beside_hopper(training, plan(ours, "table", 640.0), (table({hopper: 540.0, ours: 640.0}, training),))
+    guessed = beside_hopper(training, plan(ours), ())
+    assert set(measured) == {"expand", "backward"}
+    more = {role: measured[role] / guessed[role] for role in guessed}
+    assert more["expand"] == pytest.approx(more["backward"])
+    assert more["expand"] > 1.05
+
+
+# ---- the prediction ----
+
+
+def predict(gpu: str, release: tuple[int, int], *, train: bool = False) -> Prediction:
+    model = fused.GatedMLP(K, N, device="meta", dtype=torch.bfloat16)
+    x = torch.empty(M, K, device="meta", dtype=torch.bfloat16, requires_grad=train)
+    return foretrace.predict(model, (x,), gpu=gpu, mode="train" if train else "forward", release=release)
+
+
+def gate_up(prediction: Prediction) -> Any:
+    return next(row for row in prediction.info.rows if row.op == "foretrace::gate_up")
+
+
+@pytest.mark.parametrize(("gpu", "release"), [("H200", "2.13"), ("H200", "2.11"), ("A100", "2.13")])
+def test_the_prediction_agrees_with_explain(gpu: str, release: str) -> None:
+    """Explain's figure is the model's, with the gap before a launch and 2 % of caution."""
+    model = fused.GatedMLP(K, N, device="meta", dtype=torch.bfloat16)
+    x = torch.empty(M, K, device="meta", dtype=torch.bfloat16)
+    explained = fused.explain(model, x, architecture=gpu, torch=release, training=False)
+    expected = next(
+        option.gpu_us for option in dict(explained.options)["expand"] if option.name == explained.plan.expand.name
+    )
+    major, minor = map(int, release.split("."))
+    row = gate_up(predict(gpu, (major, minor)))
+    assert row.us == pytest.approx(expected, rel=0.1)
+    assert row.low_us < expected < row.high_us
+
+
+@pytest.mark.parametrize(("train", "measured", "one"), [(False, 175.9, 117), (True, 616.9, 138)])
+def test_the_tma_kernel_takes_what_it_was_measured_to(train: bool, measured: float, one: float) -> None:
+    """The H200's tuned table, and the kernel by itself (`foretrace.fused.dispatch.model`)."""
+    prediction = predict("H200", (2, 13), train=train)
+    assert any("expand=tma" in note for note in prediction.info.notes)
+    assert prediction.info.gpu_busy_low_us < measured < prediction.info.gpu_busy_high_us
+    assert gate_up(prediction).us == pytest.approx(one, rel=0.05)
+    assert "times what dispatch knows of this one beside it" in gate_up(prediction).basis
+
+
+def test_the_hopper_kernel_takes_what_was_recorded() -> None:
+    """Medians of the recordings that come with foretrace, torch 2.11."""
+    assert gate_up(predict("H200", (2, 11))).us == pytest.approx(108, rel=0.03)
+    rows = {row.op: row.us for row in predict("H200", (2, 11), train=True).info.rows}
+    assert rows["foretrace::gate_up"] == pytest.approx(111, rel=0.04)
+    assert rows["foretrace::gate_up_backward"] == pytest.approx(82.9, rel=0.03)
