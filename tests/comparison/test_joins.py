@@ -231,6 +231,13 @@ def test_a_product_and_an_addition_become_one_that_accumulates():
     }
 
 
+def test_one_kernel_that_moved_is_not_replaced_by_itself():
+    fused = generated("triton_poi_fused_add_gelu_0")
+    one, other = product(TOKENS, 768, 3072), product(TOKENS, 3072, 768, OTHER_MM)
+    for found in (pair([one, fused, other], [fused, one, other]), pair([fused, one, other], [one, fused, other])):
+        assert {place.category for place in found.places} == {"identical"}
+
+
 # Kernels that fuse what was fused already
 
 GATE = product(TOKENS, 768, 3072)

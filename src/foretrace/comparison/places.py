@@ -59,13 +59,15 @@ def align_steps(a: Sequence[Item], b: Sequence[Item], *, predicted: Predicted = 
     spots: list[Spot] = []
 
     def fuse(parts: tuple[int, ...], whole: int, how: How) -> None:
-        # A fused kernel with a single part in sight is a kernel replaced: the other parts did not run, or elsewhere.
-        spots.append(Spot("fused" if len(parts) > 1 else "replaced", how, parts, (whole,)))
+        # A fused kernel with a single part in sight is a pair: the other parts did not run, or elsewhere.
+        alone = _pair(a, b, Match(parts[0], whole, how), predicted)
+        spots.append(Spot("fused", how, parts, (whole,)) if len(parts) > 1 else alone)
         used_a.update(parts)
         used_b.add(whole)
 
     def split(parts: tuple[int, ...], whole: int, how: How) -> None:
-        spots.append(Spot("split" if len(parts) > 1 else "replaced", how, (whole,), parts))
+        alone = _pair(a, b, Match(whole, parts[0], how), predicted)
+        spots.append(Spot("split", how, (whole,), parts) if len(parts) > 1 else alone)
         used_b.update(parts)
         used_a.add(whole)
 

@@ -124,10 +124,10 @@ _LIBRARY_TILES: Final = tuple(
 class _Way:
     """One direction of a fused kernel.
 
-    ``columns`` of a tile's accumulators, of kernels whose tiles are all alike, 128 rows high. ``tile``: µs that each wave
-    of tiles adds; less than none where the epilogue hides and a last wave that is not full is quicker. ``exposed``: share
-    of the traffic beside the products' that they do not hide. ``stream``: share of the memory's bandwidth that its loads
-    of weights reach.
+    ``columns`` of a tile's accumulators, of kernels whose tiles are all alike, 128 rows high. ``tile``: µs that each
+    wave of tiles adds; less than none where the epilogue hides and a last wave that is not full is quicker.
+    ``exposed``: share of the traffic beside the products' that they do not hide. ``stream``: share of the memory's
+    bandwidth that its loads of weights reach.
     """
 
     columns: int
