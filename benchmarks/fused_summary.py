@@ -212,19 +212,26 @@ def _grid(records: Sequence[dict[str, Any]], what: str) -> str:
     def line(record: dict[str, Any]) -> tuple[str, int]:
         return _MODES[record["mode"]], bisect_left(_PARTED, record["m"])
 
+    def median(record: dict[str, Any], clock: str) -> float | None:
+        """The ratio; None where the case, or its ratio, could not be had."""
+        against = record[clock]
+        return None if against is None or against["ratio"] is None else float(against["ratio"]["median"])
+
     rows = []
     for (mode, _), cases in _grouped(sorted(records, key=line), line).items():
         sizes = sorted({case["m"] for case in cases})
         row = [mode, " to ".join(f"{size:,}" for size in dict.fromkeys((sizes[0], sizes[-1]))), f"{len(cases)}"]
         for clock in ("against_best", "against_best_wall"):
-            found = [case[clock]["ratio"]["median"] for case in cases if case[clock] is not None]
+            found = [ratio for case in cases if (ratio := median(case, clock)) is not None]
             row += [f"{statistics.median(found):.3f}", f"{min(found):.3f} to {max(found):.3f}"] if found else ["", ""]
         rows.append(row)
     head = ["", "rows", "cases", "GPU time", "best to worst", "wall time", "best to worst"]
     title = f"{len(records)} {what}: time over that of the best of eager, compile and Liger"
-    slowest = max(records, key=lambda record: float(record["against_best"]["ratio"]["median"]))
-    worst = f"The worst in GPU time is {slowest['name']}, against {slowest['against_best']['other']}."
-    return f"{_section(title, head, rows)}\n{worst}\n"
+    table = _section(title, head, rows)
+    slowest = max(records, key=lambda record: median(record, "against_best") or 0.0)
+    if median(slowest, "against_best") is None:
+        return table
+    return f"{table}\nThe worst in GPU time is {slowest['name']}, against {slowest['against_best']['other']}.\n"
 
 
 def _section(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -13,5 +13,5 @@ def torch_release(text: str) -> tuple[int, int]:
     """Return (2, 11) for ``"2.11"``, ``"2.11.0+cu130"`` and the like; raises `InputError` for anything else."""
     numbers = text.partition("+")[0].split(".") if isinstance(text, str) else []
     if len(numbers) < 2 or not all(part.isdecimal() and len(part) <= 4 for part in numbers[:2]):
-        raise InputError(f"torch {str(text)[:40]} is no version of torch; give it as in torch 2.11")
+        raise InputError(f"{str(text)[:40]!r} is no version of torch; give one such as 2.11")
     return int(numbers[0]), int(numbers[1])

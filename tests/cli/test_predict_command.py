@@ -40,7 +40,7 @@ def predict(*words: object) -> int:
         (["mlp", "--gpu", "H200", "--variant", "hub:a/b@1"], "what a layer of the hub launches is known to its code"),
         (["mlp", "--gpu", "H200", "--variant", "foretrace+compile"], "--variant foretrace is the nearest"),
         (["linear", "--gpu", "H200", "--variant", "foretrace"], "found nothing to replace in Linear"),
-        (["mlp", "--gpu", "H200", "--torch", "new"], "torch new is no version of torch; give it as in torch 2.11"),
+        (["mlp", "--gpu", "H200", "--torch", "new"], "'new' is no version of torch; give one such as 2.11"),
         (["missing.py:make", "--gpu", "H200"], "missing.py does not exist"),
     ],
 )

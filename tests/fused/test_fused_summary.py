@@ -277,3 +277,10 @@ def test_a_grid_is_told_by_rows(tmp_path: Path) -> None:
         "| forward and backward | 3,000 to 12,000 | 2 | 0.980 | 0.950 to 1.010 | 0.850 | 0.800 to 0.900 |",
     ]
     assert shown[-1] == "The worst in GPU time is gated_mlp silu (12000, 512, 1536) bf16 train, against compile."
+
+
+def test_a_grid_of_cases_that_were_not_timed_says_nothing_of_the_worst(tmp_path: Path) -> None:
+    unknown = {"other": "eager", "ratio": None}
+    fields = {"mode": "forward", "name": "a case", "against_best": None, "against_best_wall": unknown}
+    shown = lines(tmp_path, held_out=[record({}, **fields), record({}, **{**fields, "against_best": unknown})])
+    assert shown[4:] == ["| forward | 16 | 2 |  |  |  |  |"]

@@ -53,7 +53,7 @@ class Plan:
     """The choice for one problem.
 
     ``expand``: input to hidden. ``project``: hidden to output. ``backward``: gradient of the output to gradients of
-    the pre-activations. ``source``: where the choice comes from. ``costs``: candidate and its µs, cheapest first;
+    the pre-activations. ``source``: where the choice comes from. ``costs``: candidate and its µs, the preferred first;
     ``None``: not measured.
     """
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.fused.dispatch.choice import ROLES, Choice, choice_of
+from foretrace.fused.dispatch import model
+from foretrace.fused.dispatch.choice import ROLES, Choice, Role, choice_of
 from foretrace.fused.dispatch.choose import modelled, options_of
 from foretrace.fused.dispatch.environment import Environment
 from foretrace.fused.dispatch.model import device_of, expense
@@ -123,10 +124,24 @@ def test_a_row_more_is_never_much_cheaper(operation: Operation, architecture: st
         assert all(after > 0.9 * before for before, after in pairwise(costs)), name
 
 
-def test_tiles_of_the_portable_kernel_are_cut_as_the_kernel_cuts_them():
-    # Half as wide with two accumulators where tensor cores read registers: no jump from 256 rows to 257.
-    before, after = (cost("expand", "portable", gated(m, 8192, 4096, architecture="sm_86")) for m in (256, 257))
-    assert after < 1.6 * before
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_86", "sm_89", "sm_90"])
+@pytest.mark.parametrize("operation", ["gated_mlp", "linear_act"])
+@pytest.mark.parametrize("role", ["expand", "backward"])
+@pytest.mark.parametrize("m", [1, 17, 48, 128, 300, 8192])
+@pytest.mark.parametrize("n", [96, 1024, 14336])
+def test_the_model_cuts_tiles_as_the_portable_kernel_does(
+    m: int, n: int, role: Role, operation: Operation, architecture: str
+):
+    tiles = pytest.importorskip("foretrace.fused.kernels.tiles")
+    backward, hopper = role == "backward", architecture == "sm_90"
+    accumulators = 2 if operation == "gated_mlp" and not backward else 1
+    shared = 227 * 1024 if hopper else 163 * 1024 if architecture == "sm_80" else 99 * 1024
+    few = m * n <= 128 * 128 * 64
+    rows = min(128, max(16, 1 << (m - 1).bit_length()))
+    tile = tiles.default_tile(rows, few, accumulators, backward, 2, True, True, shared, hopper)
+    problem = replace(gated(m, 768, n), operation=operation, architecture=architecture)
+    kernel = model._FUSED["portable"]
+    assert model._tile(role, kernel, kernel.forward, problem) == (tile.block_m, accumulators * tile.block_n)
 
 
 def test_what_unaligned_operands_cost_is_not_known():

@@ -55,7 +55,7 @@ def test_figures_are_of_the_rows_that_the_plan_was_made_for():
     assert isinstance(found, Explanation)
     assert "  decided, and expected below, as for 5,120 rows" in str(found).splitlines()
     first = found.options[0][1][0]
-    assert first.name == found.plan.expand.name  # nobody is listed as quicker than the chosen one
+    assert first.name == found.plan.expand.name
     assert "decided" not in str(explain(MLP))
 
 
@@ -141,8 +141,10 @@ def test_the_release_of_torch_says_which_triton_runs_elsewhere():
     assert isinstance(later, Explanation)
     assert (known.plan.expand.name, later.plan.expand.name) == ("hopper", "tma")
     assert known.assumed == "assumed: Triton 3.6, which torch 2.11 brings"
-    with pytest.raises(InputError, match=r"torch new is no version of torch; give it as in torch 2\.11"):
+    with pytest.raises(InputError, match=r"'new' is no version of torch; give one such as 2\.11"):
         fused.explain(x, gate, up, down, **at, torch="new")
+    with pytest.raises(InputError, match="give architecture= as well"):
+        fused.explain(x, gate, up, down, torch="2.11")
 
 
 def test_what_holds_no_fused_layer_is_an_error():
@@ -166,11 +168,39 @@ def test_the_expected_time_of_the_chosen_steps_is_added_up_and_named():
     found = explain(MLP)
     assert isinstance(found, Explanation)
     (line,) = [line for line in str(found).splitlines() if line.startswith("  these 2 steps: ")]
-    assert line.endswith(" µs expected, of each the longer of GPU and host")
-    costs = {role: {one.name: one.cost_us or 0.0 for one in options} for role, options in found.options}
+    assert line.endswith(" µs expected, of each the longer of GPU and host; rates are those of the H200")
+    costs = {
+        role: {one.name: max(one.gpu_us or 0, one.host_us or 0) for one in options} for role, options in found.options
+    }
     assert f"{costs['expand']['hopper'] + costs['project']['plain']:,.0f} µs" in line
     training = str(explain(replace(MLP, training=True)))
-    assert "of each the longer of GPU and host; the gradients of x and of the weights come on top\n" in training
+    assert "of each the longer of GPU and host; the gradients of x and of the weights come on top; rates" in training
+    # Of a card that was not measured: whose figures these are is said.
+    assert "rates are those of the L40S" in str(explain(replace(MLP, architecture="sm_89"), architecture="L4"))
+
+
+def test_the_chosen_one_stands_first_and_then_the_quickest():
+    for rows in (1, 17, 300, 8192):
+        for training in (False, True):
+            found = explain(replace(MLP, m=rows, training=training), architecture="H200", torch="2.13")
+            assert isinstance(found, Explanation)
+            lines = str(found).splitlines()
+            for at, line in enumerate(lines):
+                if role := re.fullmatch(r"  (?:expand|project|backward) \(.*\): (\w+).*", line):
+                    listed = []
+                    for below in lines[at + 1 :]:
+                        option = re.fullmatch(r"    (\w+) +([\d,]+) µs expected: .*", below)
+                        if option is None:
+                            break
+                        listed.append((option[1], int(option[2].replace(",", ""))))
+                    assert listed[0][0] == role[1]
+                    assert listed[1:] == sorted(listed[1:], key=lambda one: one[1])
+
+
+def test_without_rows_there_is_nothing_to_expect():
+    text = str(explain(replace(MLP, m=0)))
+    assert "only choice (there is nothing to compute)" in text
+    assert "µs expected, of each" not in text
 
 
 def test_what_keeps_every_kernel_out_is_said_once():

@@ -17,6 +17,7 @@ from foretrace.fused.steps import STEPS_OF, names
 __all__ = [
     "CANDIDATES",
     "DEEP",
+    "EMPTY",
     "GRADIENT_ROWS",
     "NARROW",
     "NARROW_BACK",
@@ -58,6 +59,8 @@ Options = tuple[tuple[str, int], ...]
 DEEP: Final[Options] = (("slots", 1), ("stages", 4))
 # Its tiles of half the width, for shapes whose wide ones leave multiprocessors idle; forward has room for six stages.
 NARROW: Final[Options] = (("block_n", 128), ("stages", 6))
+# Why nobody serves a problem without rows or features.
+EMPTY: Final = "there is nothing to compute"
 NARROW_BACK: Final[Options] = (("block_n", 128), ("stages", 4))
 
 
@@ -147,7 +150,7 @@ def _nonempty(asked: Question) -> str | None:
     # an activation alone has no inner size, and only an MLP a second product
     inner = 1 if problem.operation == "gated_act" else problem.k
     out = problem.out if problem.operation in ("gated_mlp", "mlp") else 1
-    return None if min(problem.m, problem.n, inner, out) > 0 else "there is nothing to compute"
+    return None if min(problem.m, problem.n, inner, out) > 0 else EMPTY
 
 
 def _tma(asked: Question) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from foretrace.fused.dispatch.candidates import CANDIDATES, has_step, refusal, untried
+from foretrace.fused.dispatch.candidates import CANDIDATES, EMPTY, has_step, refusal, untried
 from foretrace.fused.dispatch.choice import Choice, Role, parse_choice, roles_of
 from foretrace.fused.dispatch.environment import Environment
 from foretrace.fused.dispatch.model import Expense, device_of, expense, options_for
@@ -16,8 +16,9 @@ from foretrace.fused.plan import Implementation, Plan, Problem
 
 __all__ = ["Option", "Source", "choose", "modelled", "only_possible", "options_of", "plan_of", "tabled"]
 
-# On the GPU, than the quickest there.
+# On the GPU, than the quickest there: so many times and by so many µs, below which the model does not see well.
 _SLOWER: Final = 1.5
+_BY_US: Final = 10.0
 
 Source = Literal["table", "model", "autotune", "override", "only choice"]
 
@@ -54,7 +55,7 @@ def options_of(role: Role, problem: Problem, environment: Environment) -> list[O
     quickest = min((o.gpu_us for o in found if o.reason is None and o.gpu_us is not None), default=0.0)
 
     def order(option: Option) -> tuple[bool, bool, bool, float]:
-        slow = option.gpu_us is not None and option.gpu_us > _SLOWER * quickest
+        slow = option.gpu_us is not None and option.gpu_us > max(_SLOWER * quickest, quickest + _BY_US)
         return option.reason is not None, option.cost_us is None, slow, option.cost_us or 0.0
 
     # The sort is stable: equal costs keep the order of the table of candidates.
@@ -71,7 +72,7 @@ def modelled(problem: Problem, environment: Environment) -> Plan:
     choice = Choice()
     costs: list[tuple[str, float | None]] = []
     refused: list[Option] = []
-    alone = True
+    alone, sooner = True, False
     for role in roles_of(problem.operation, problem.training):
         options = options_of(role, problem, environment)
         usable = [option for option in options if option.reason is None]
@@ -79,8 +80,11 @@ def modelled(problem: Problem, environment: Environment) -> Plan:
         choice = choice.having(role, Implementation(name, options_for(role, name, problem)))
         costs += [(f"{role}={option.name}", option.cost_us) for option in usable]
         alone = alone and len(usable) == 1
+        sooner = sooner or any((one.cost_us or 0.0) < (usable[0].cost_us or 0.0) for one in usable)
         refused += [option for option in options if option.reason is not None]
     if alone:
+        if any(option.reason == EMPTY for option in refused):
+            return plan_of(choice, "only choice", EMPTY)
         same = len({option.reason for option in refused}) == 1
         why = f"{'every kernel' if same else refused[0].name} {refused[0].reason}" if refused else "there is no kernel"
         return plan_of(choice, "only choice", f"nothing but plain PyTorch can run here: {why}")
@@ -90,7 +94,8 @@ def modelled(problem: Problem, environment: Environment) -> Plan:
         if ours is not None and plain is not None and plain.us <= ours.us:
             return plan_of(Choice(), "model", _better_alone(ours, plain), tuple(costs))
     fitted = "" if problem.architecture.startswith("sm_90") else ", fitted on an H200 and scaled by datasheets,"
-    return plan_of(choice, "model", f"the analytical model{fitted} expects it to be the fastest", tuple(costs))
+    best = "the fastest, but for kernels that start sooner and are much slower on the GPU" if sooner else "the fastest"
+    return plan_of(choice, "model", f"the analytical model{fitted} expects it to be {best}", tuple(costs))
 
 
 def tabled(problem: Problem, environment: Environment, tables: Iterable[Table]) -> Plan | None:

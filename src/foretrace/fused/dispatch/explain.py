@@ -6,12 +6,14 @@ from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from foretrace.errors import InputError
 from foretrace.fused.dispatch import cache
-from foretrace.fused.dispatch.candidates import GRADIENT_ROWS, weight_gradients
+from foretrace.fused.dispatch.candidates import EMPTY, GRADIENT_ROWS, weight_gradients
 from foretrace.fused.dispatch.choice import Role, choice_of, roles_of, write_implementation
 from foretrace.fused.dispatch.choose import Option, choose, options_of
 from foretrace.fused.dispatch.environment import current, elsewhere, named_architecture
 from foretrace.fused.dispatch.machine import gpu_of
+from foretrace.fused.dispatch.model import device_of
 from foretrace.fused.dispatch.plans import coarse_rows, plan_for
 from foretrace.fused.dispatch.problems import gated_problem, problems_of
 from foretrace.fused.dispatch.tables import shipped
@@ -75,7 +77,7 @@ class Explanation:
         for role, options in self.options:
             lines.append(f"  {role} ({_STEPS[role]}): {write_implementation(choice.of(role))}")
             if not told:
-                lines += _listed(options)
+                lines += _listed(options, choice.of(role).name)
         if problem.training:
             if weight_gradients(problem, plan) == "small":
                 lines.append(f"  gradients of weights: small, as for all of at most {GRADIENT_ROWS} rows")
@@ -96,24 +98,34 @@ class Explanation:
         """The sum over the chosen steps, and what the figures are; nothing where the model has none."""
         choice = choice_of(self.plan)
         steps = {
-            role: next((option.cost_us for option in options if option.name == choice.of(role).name), None)
+            role: next((option for option in options if option.name == choice.of(role).name), None)
             for role, options in self.options
         }
-        known = [cost for cost in steps.values() if cost is not None]
-        if len(known) < len(steps):
+        known = [_longer(option) for option in steps.values() if option is not None and option.gpu_us is not None]
+        if len(known) < len(steps) or self.plan.reason == EMPTY:
             return []
         these = f"these {len(known)} steps" if len(known) > 1 else "this step"
         others = "; the gradients of x and of the weights come on top" if self.problem.training else ""
+        device = device_of(self.problem.architecture)
+        others += "" if device is None else f"; rates are those of the {device.name}"
         return [f"  {these}: {sum(known):,.0f} µs expected, of each the longer of GPU and host{others}"]
 
 
-def _listed(options: tuple[Option, ...]) -> list[str]:
-    """A line for each candidate with what it is expected to take, and one for each reason why others are out."""
+def _longer(option: Option) -> float:
+    """µs of GPU or host, whichever takes longer: the two overlap."""
+    return max(option.gpu_us or 0.0, option.host_us or 0.0)
+
+
+def _listed(options: tuple[Option, ...], chosen: str) -> list[str]:
+    """A line for each candidate with what it is expected to take, and one for each reason why others are out.
+
+    The chosen one first, then the quickest.
+    """
+    options = tuple(sorted(options, key=lambda option: (option.name != chosen, option.gpu_us is None, _longer(option))))
     costs = {
         option.name: "not modelled"
         if option.gpu_us is None
-        else f"{max(option.gpu_us, option.host_us or 0.0):,.0f} µs expected: {option.gpu_us:,.0f} on the GPU, "
-        f"{option.host_us:,.0f} on the host"
+        else f"{_longer(option):,.0f} µs expected: {option.gpu_us:,.0f} on the GPU, {option.host_us:,.0f} on the host"
         for option in options
         if option.reason is None
     }
@@ -148,16 +160,19 @@ def explain(
     ``explain(x, gate_weight, up_weight, down_weight, …)`` takes the arguments of `gated_mlp` and computes nothing.
     ``explain(module, x)`` calls the module once, or any function; ``explain(problem)`` takes a `Problem`.
     ``architecture``: ask for another GPU than the tensors' own, ``"sm_90"`` or ``"H200"``, without having it; the call
-    itself then runs in plain PyTorch, and may be on the meta device. ``torch``: the release that runs there, which says
-    which Triton, as ``"2.11"``; by default the one installed here. ``training``: whether gradients are wanted, where it
-    should not be taken from the call.
+    itself then runs in plain PyTorch, and may be on the meta device. ``torch``: the release that runs there, as
+    ``"2.11"``, which says which Triton; by default the one installed here. ``training``: whether gradients are wanted,
+    where it should not be taken from the call.
 
     Returns one explanation, or several when the call meets several problems. Raises `InputError` when it meets none,
-    for an architecture or a release that is not known, and for an override that cannot be followed there.
+    for a release without an architecture, for an architecture or a release that is not known, and for an override that
+    cannot be followed there.
     """
     from torch import Tensor
 
     release = None if torch is None else torch_release(torch)
+    if release is not None and architecture is None:
+        raise InputError("torch= says what runs on another GPU; give architecture= as well, or leave it out")
     if architecture is not None:
         architecture = named_architecture(architecture)
     if isinstance(target, Tensor):

@@ -45,8 +45,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """``sms`` multiprocessors; sustained ``half`` and ``single`` precision, TFLOP/s; ``bandwidth``, TB/s."""
+    """``name``: whose figures these are. ``sms`` multiprocessors; sustained ``half`` and ``single`` precision, TFLOP/s;
+    ``bandwidth``, TB/s.
+    """
 
+    name: str
     sms: int
     half: float
     single: float
@@ -54,12 +57,12 @@ class Device:
 
 
 _DEVICES: Final[dict[tuple[int, int], Device]] = {
-    (8, 0): Device(108, 250, 17, 1.7),  # A100
-    (8, 6): Device(84, 120, 25, 0.65),  # A40, RTX 3090
-    (8, 9): Device(142, 290, 60, 0.75),  # L40S, RTX 4090
-    (9, 0): Device(132, 680, 50, 4.3),  # H200
-    (10, 0): Device(148, 1450, 60, 7.0),  # B200
-    (12, 0): Device(170, 380, 90, 1.6),  # RTX 5090
+    (8, 0): Device("A100", 108, 250, 17, 1.7),
+    (8, 6): Device("A40", 84, 120, 25, 0.65),
+    (8, 9): Device("L40S", 142, 290, 60, 0.75),
+    (9, 0): Device("H200", 132, 680, 50, 4.3),
+    (10, 0): Device("B200", 148, 1450, 60, 7.0),
+    (12, 0): Device("RTX 5090", 170, 380, 90, 1.6),
 }
 
 
@@ -194,8 +197,8 @@ def expense(role: Role, name: str, problem: Problem, device: Device, options: Op
     """
     if name in _FUSED and role != "project":
         kernel = _FUSED[name]
-        if not problem.aligned:
-            return None  # every element is loaded by itself then; what that takes was not measured
+        if not problem.aligned or _element(problem) != 2:
+            return None  # elements loaded one by one, products beside the tensor cores: what they take was not measured
         if options is None:
             return _fused(role, kernel, problem, device)[0]
         return _way_expense(role, kernel, _way_of(role, kernel, options), problem, device)
