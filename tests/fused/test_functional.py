@@ -306,3 +306,21 @@ def test_a_negative_view_is_left_to_pytorch() -> None:
     assert linear_act(x, weight, activation="relu").sum() == 0.0
     assert gradient_rows(x).equal(x)
     assert not gradient_rows(x).is_neg()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x, w, d: gated_mlp(None, w, w, d), "x is None, and must be a tensor"),
+        (lambda x, w, d: gated_mlp(x.numpy(), w, w, d), "x is of type ndarray, and must be a tensor"),
+        (lambda x, w, d: gated_mlp(x, w, w, None), "down_weight is None, and must be a tensor"),
+        (lambda x, w, d: gated_mlp(x, w, w, d, [0.0] * 8), "gate_bias is of type list, and must be a tensor"),
+        (lambda x, w, d: linear_act([[1.0]], w), "x is of type list, and must be a tensor"),
+        (lambda x, w, d: gated_act(x, None), "up is None, and must be a tensor"),
+        (lambda x, w, d: mlp(x, w, "d"), "weight2 is of type str, and must be a tensor"),
+        (lambda x, w, d: gated_mlp(x, w, w, d, activation=None), "activation None is not one of gelu"),
+    ],
+)
+def test_what_is_no_tensor_is_said_by_name(call: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        call(torch.randn(2, 4), torch.randn(8, 4), torch.randn(4, 8))

@@ -79,7 +79,8 @@ def canonical(activation: str | Callable[..., Any]) -> str:
                 f"a tensor {list(activation.shape)} was given where the activation's name goes: gated_act takes gate, "
                 "up and activation, linear_act x, weight, bias and activation"
             )
-        what = repr(activation) if isinstance(activation, str | nn.Module) else getattr(activation, "__name__", "this")
+        known = isinstance(activation, str | nn.Module) or activation is None
+        what = repr(activation) if known else getattr(activation, "__name__", type(activation).__name__)
         raise InputError(f"activation {what} is not one of {', '.join(ACTIVATIONS)}; pass one of these names")
     return found
 

@@ -33,7 +33,7 @@ from foretrace.fused.autograd.functions import (
     rows_of,
     shaped,
 )
-from foretrace.fused.inputs import autocast, check_words, direct, fail_shape
+from foretrace.fused.inputs import autocast, check_tensors, check_words, direct, fail_shape
 from foretrace.fused.plan import Packing, Plan, Precision, Save
 from foretrace.fused.planning import Call, call_for
 from foretrace.fused.weights import check_packing
@@ -72,10 +72,23 @@ def gated_mlp(
     absent = (up_weight is None, gate_bias is None, up_bias is None, down_bias is None)
     compiling = torch.compiler.is_compiling()
     if not compiling:
-        words = ("gated_mlp", name, packing, save, precision, absent, x.shape, torch.is_grad_enabled())
+        words = (
+            "gated_mlp",
+            name,
+            packing,
+            save,
+            precision,
+            absent,
+            getattr(x, "shape", None),
+            torch.is_grad_enabled(),
+        )
         call = seen.find(words, given, plan)
         if call is not None:
             return _gated_mlp(x, gate_weight, up_weight, down_weight, gate_bias, up_bias, down_bias, call)
+    check_tensors(
+        ("x", "gate_weight", "down_weight"), x=x, gate_weight=gate_weight, up_weight=up_weight, down_weight=down_weight,
+        gate_bias=gate_bias, up_bias=up_bias, down_bias=down_bias,
+    )  # fmt: skip
     original = (x, gate_weight, up_weight, down_weight, gate_bias, up_bias, down_bias)
     tensors: _GatedTensors = autocast(original)
     out, n, k = _check_gated(tensors, packing)
@@ -153,10 +166,11 @@ def mlp(
     compiling = torch.compiler.is_compiling()
     if not compiling:
         absent = (bias1 is None, bias2 is None)
-        words = ("mlp", name, save, precision, absent, x.shape, torch.is_grad_enabled())
+        words = ("mlp", name, save, precision, absent, getattr(x, "shape", None), torch.is_grad_enabled())
         call = seen.find(words, given, plan)
         if call is not None:
             return _mlp(x, weight1, weight2, bias1, bias2, call)
+    check_tensors(("x", "weight1", "weight2"), x=x, weight1=weight1, weight2=weight2, bias1=bias1, bias2=bias2)
     original = (x, weight1, weight2, bias1, bias2)
     tensors: _MLPTensors = autocast(original)
     n, k = _check_linear(tensors[0], tensors[1], tensors[3], "weight1", "bias1")
@@ -215,10 +229,11 @@ def linear_act(
     given = (x, weight) if bias is None else (x, weight, bias)
     compiling = torch.compiler.is_compiling()
     if not compiling:
-        words = ("linear_act", name, save, precision, bias is None, x.shape, torch.is_grad_enabled())
+        words = ("linear_act", name, save, precision, bias is None, getattr(x, "shape", None), torch.is_grad_enabled())
         call = seen.find(words, given, plan)
         if call is not None:
             return _linear_act(x, weight, bias, call)
+    check_tensors(("x", "weight"), x=x, weight=weight, bias=bias)
     original = (x, weight, bias)
     tensors: _LinearTensors = autocast(original)
     n, k = _check_linear(*tensors, "weight", "bias")
@@ -275,10 +290,11 @@ def gated_act(
     name = canonical(activation)
     compiling = torch.compiler.is_compiling()
     if not compiling:
-        words = ("gated_act", name, precision, gate.shape, torch.is_grad_enabled())
+        words = ("gated_act", name, precision, getattr(gate, "shape", None), torch.is_grad_enabled())
         call = seen.find(words, (gate, up), plan)
         if call is not None:
             return _gated_act(gate, up, call)
+    check_tensors(("gate", "up"), gate=gate, up=up)
     if gate.shape != up.shape:
         fail_shape("up", up.shape, f"gate's {list(gate.shape)}")
     check_words("auto", precision)

@@ -12,7 +12,7 @@ from foretrace.errors import InputError
 from foretrace.fused.dispatch.overrides import SCOPE
 from foretrace.fused.plan import Precision, Save
 
-__all__ = ["autocast", "check_words", "direct", "fail_shape"]
+__all__ = ["autocast", "check_tensors", "check_words", "direct", "fail_shape"]
 
 # Anything else that is a tensor brings its own meaning of each operator.
 _OWN: Final = (Tensor, torch.nn.Parameter)
@@ -134,6 +134,14 @@ def _short(dtype: torch.dtype) -> str:
 def fail_shape(what: str, shape: torch.Size | None, wanted: str) -> NoReturn:
     """Raise :class:`InputError`: ``what`` is of this shape and not as wanted."""
     raise InputError(f"{what} is {'None' if shape is None else list(shape)}, and must be {wanted}; pass that")
+
+
+def check_tensors(needed: tuple[str, ...], **given: object) -> None:
+    """Raise :class:`InputError` for an argument that is no tensor, unless it is None and not ``needed``."""
+    for name, value in given.items():
+        if not isinstance(value, Tensor) and (value is not None or name in needed):
+            kind = "None" if value is None else f"of type {type(value).__name__}"
+            raise InputError(f"{name} is {kind}, and must be a tensor; pass a torch.Tensor")
 
 
 def check_words(save: str, precision: str) -> None:
