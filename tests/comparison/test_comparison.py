@@ -103,6 +103,16 @@ def test_a_cold_first_step_does_not_count_among_cpu_times():
     assert metric(found, "wall").values[0].median == 90
 
 
+def test_of_two_steps_none_is_cold():
+    build = TraceBuilder()
+    for number, start, length in ((0, 0, 600), (1, 600, 200)):
+        build.step(number, start, length)
+        build.op("aten::mm", start + 10, length - 100)
+        build.kernel(MM, start + 30, 10, launch=build.launch(start + 15, 2))
+    assert compare([build.trace(), build.trace()]).sides[0].cold is None
+    assert not [finding for finding in explain(build.trace()).findings if finding.rule == "cold_first_step"]
+
+
 def test_cpu_time_leaves_out_what_the_thread_waited():
     build = TraceBuilder()
     for number in range(3):
@@ -283,6 +293,21 @@ def test_a_row_outside_its_predicted_interval_did_not_stay_the_same():
     # The other way round the measured time is the baseline's.
     (back,) = [place for place in compare([seen, guess]).pairs[0].places if place.off is not None]
     assert (back.off, back.change.direction) == ("above", "less")
+
+
+def test_no_row_of_a_recording_that_cannot_be_trusted_is_called_outside_its_interval():
+    took = [EAGER[0], EAGER[1], replace(EAGER[2], us=80), *EAGER[3:]]  # the second of two like products
+    guess, seen = predicted(EAGER, interval=(150, 190), each=0.1), explain(program(took).trace())
+    seen.health[0].state = "bad"
+    found = compare([guess, seen])
+    (pair,), (conclusion,) = found.pairs, found.conclusion
+    assert pair.withheld is not None
+    assert not [note for note in pair.notes if "interval" in note]
+    assert not [text for text in conclusion.changed if "predicted" in text]
+    assert {place.off for place in pair.places} == {None}
+    assert {place.change.direction for place in pair.places} == {"unknown"}
+    assert [text for text in conclusion.same if "3 gemm, 2 elementwise, identical by name" in text]
+    assert [place.count for place in pair.places if place.a[0].name == MM] == [2]
 
 
 def test_rows_inside_their_predicted_intervals_are_as_predicted():

@@ -10,6 +10,8 @@ import pytest
 from builders import TraceBuilder
 from comparison.comparing import COMPILED, EAGER, MUL, OTHER_MM, Call, mm, program
 from foretrace import compare, explain
+from foretrace.analysis.context import Context
+from foretrace.analysis.costs import KernelCosts
 from foretrace.comparison.products import Products, products_of, same_share
 from foretrace.model.comparison import Comparison
 from foretrace.model.prediction import PredictionInfo
@@ -87,7 +89,7 @@ def test_another_mode_is_other_work(tmp_path):
 def test_the_innermost_rows_are_the_products_and_a_transposed_one_is_the_same():
     def products(*calls: Call) -> Products | None:
         trace = cpu(calls).trace()
-        return products_of(trace, trace.steps[0].index)
+        return products_of(KernelCosts(Context(trace)), trace.steps[0].index)
 
     once = products(Call("aten::mm", None, shapes=((64, 32), (32, 16)), within="aten::matmul"))
     assert once is not None

@@ -172,6 +172,33 @@ def test_small_products_that_only_one_step_has_are_named():
     assert "products that the other trace lacks" in pair(adapted * 2, [base] * 2).notes[0]
 
 
+def test_products_of_other_sizes_on_both_sides_are_other_work_at_nearly_equal_flops():
+    base, one = product(TOKENS, 4096, 4096), product(TOKENS, 4096, 8)
+    other = Call("aten::addmm", OTHER_MM, 50.0, ((16,), (TOKENS, 4096), (4096, 16)))
+    said = "products that the other trace lacks: 8192·4096·8; products that the baseline lacks: 8192·4096·16"
+    crossing = pair([base, one], [other, base])
+    assert {place.category for place in crossing.places} == {"identical", "removed", "added"}
+    # In one order they are a pair, though on no better ground than that.
+    paired = pair([base, one], [base, other])
+    assert {place.how for place in paired.places if place.category == "replaced"} == {"order and kind"}
+    for found in (crossing, paired):
+        assert found.same_work is False
+        assert said in found.notes[0]
+
+
+def test_a_product_of_unknown_size_may_be_any():
+    base, one, other = product(TOKENS, 4096, 4096), product(TOKENS, 768, 3072), product(TOKENS, 3072, 768)
+    bias = Call("aten::addmm", OTHER_MM, 50.0, ((3072,), (TOKENS, 768), (768, 3072)))
+    # One kernel made products of equal FLOPs: a report alone does not tell which of them has which size.
+    reports = [explain(program(calls).trace()) for calls in ([one, other, base], [base, bias, bias])]
+    (found,) = compare(reports).pairs
+    assert {place.category for place in found.places} == {"identical", "removed", "added"}
+    assert found.same_work is None
+    assert not any("lacks" in note for note in found.notes)
+    # The traces tell.
+    assert pair([one, other, base], [base, bias, bias]).same_work is False
+
+
 @pytest.mark.parametrize(("m", "n", "calls"), [(TOKENS // 2, 6144, 2), (TOKENS // 2, 3072, 4)])
 def test_a_fused_kernel_of_another_batch_is_other_work_at_equal_flops(m: int, n: int, calls: int):
     found = pair([*[product(m, 768, n)] * calls, generated(FUSED), DOWN], [GATE_UP, DOWN])
@@ -268,6 +295,23 @@ def test_a_generated_kernel_is_a_part_where_all_of_its_own_parts_are():
     assert found.same_work is True
 
 
+def test_fusions_of_known_and_of_unknown_bytes_are_told_apart():
+    gelu, mul = Call("aten::gelu", GELU, 10.0, HIDDEN[:1]), Call("aten::mul", MUL, 10.0, HIDDEN[:2])
+    bare, fused = replace(gelu, shapes=()), generated(FUSED)
+    calls = [GATE, gelu, mul, DOWN, GATE, bare, mul, DOWN]
+    found = compare([program(calls).trace(), program([GATE, fused, DOWN, GATE, fused, DOWN]).trace()])
+    places = [place for place in found.pairs[0].places if place.category == "fused"]
+    read_and_written = 2 * TOKENS * 3072 * 2  # what the fused kernel keeps to itself, two bytes each
+    assert [(place.count, place.bytes_vanished) for place in places] == [(1, read_and_written), (1, None)]
+    assert found.pairs[0].bytes_vanished is None
+    told_of = [text for text in found.conclusion[0].changed if text.startswith("gelu + mul")]
+    assert told_of[0].endswith("101 MB less through memory")
+    assert "the bytes of elementwise<8> gelu are unknown" in told_of[1]
+    # Where the place without bytes comes first, nothing else changes.
+    (back,) = compare([program(calls[4:] + calls[:4]).trace(), program([GATE, fused, DOWN] * 2).trace()]).pairs
+    assert {place.bytes_vanished for place in back.places if place.category == "fused"} == {read_and_written, None}
+
+
 def test_a_generated_kernel_that_does_more_is_none():
     more = generated("triton_poi_fused_cos_gelu_mul_0")
     assert told(pair([GATE, GATE, more, DOWN], [GATE_UP, DOWN]))["removed", (more.op,), ()] == 1
@@ -282,6 +326,12 @@ def test_a_backward_takes_its_product_and_no_product_of_another_size():
     found = pair([GATE, backward, *gradients], [GATE_UP_BACKWARD, *gradients[::-1]])
     assert told(found)["fused", ("aten::mm", backward.op), ("foretrace::gate_up_backward",)] == 1
     assert {place.category for place in found.places} == {"fused", "identical"}
+
+
+def test_a_fused_kernel_whose_second_product_was_not_found_is_no_other_size():
+    # The second product is paired with another of its size: what is missing is the alignment's fault.
+    found = pair([GATE, generated(FUSED), DOWN, GATE], [GATE_UP, DOWN, GATE])
+    assert not any("other sizes" in note for note in found.notes)
 
 
 def test_fused_products_of_another_width_are_other_work():

@@ -11,6 +11,7 @@ from foretrace.model.words import (
     breakdown,
     bytes_of,
     count,
+    first_of,
     flop,
     listed,
     many_of,
@@ -117,6 +118,12 @@ def test_named_times_are_summed_up_where_they_are_many():
     assert many.startswith("a 1.00 µs, ")
     assert many.endswith(" µs")
     assert "together" in many
+
+
+def test_the_first_of_many_words_say_how_many_more_there_are():
+    assert first_of(["a", "b"], 2) == "a, b"
+    assert first_of(["a", "b", "c"], 2) == "a, b and 1 more"
+    assert first_of([], 2) == ""
 
 
 def test_a_time_just_below_a_thousand_is_written_out():

@@ -62,6 +62,8 @@ class KernelCosts:
         planned = self._planned.get(int(self.context.trace.event[row]))
         if planned is None or cost.flops is not None or cost.bytes is not None:
             return cost
+        if planned.flops is planned.bytes is None:
+            return cost  # nothing is learned, and the reason stays
         return replace(cost, flops=planned.flops, bytes=planned.bytes, reason=None)
 
     @cached_property

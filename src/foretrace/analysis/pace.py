@@ -98,8 +98,8 @@ class Pace:
 
 def is_cold(first_us: float, others_us: Sequence[float]) -> bool:
     """Whether a first recorded step is no measure: it loads, asks and fills what the ``others`` find ready."""
-    if not others_us:
-        return False
+    if len(others_us) < 2:
+        return False  # of two steps neither is a measure for the other
     return first_us > max(others_us) and first_us > COLD_STEP_RATIO * median(others_us)
 
 

@@ -1,22 +1,30 @@
-"""How much longer a chosen kernel takes than the Hopper kernel, whose times the predictor's clock knows.
+"""What dispatch knows of how long a chosen kernel takes, for the predictor's clock.
 
 The clock's times of fused products were measured on the Hopper kernel. Of the others dispatch knows how they compare:
 its model costs every kernel of tiles for the same problem, and where a plan comes from a tuned table, whole calls were
 measured with both. Of the whole calls of more than 128 rows in the H200's table, the model's ratios alone come out
 within 3 % in the mean, with a scatter of 2 (training) to 7 % (the portable kernel, forward).
+
+That holds where both kernels are busy. With few rows the model's Hopper kernel pays for tiles that are mostly empty and
+multiprocessors that are idle, which the clock's time, the library's product, does not hold: no ratio says then how much
+longer another kernel takes, and least of all one below 1. There, and on GPUs whose kernels were not compared, the clock
+is told what the model expects of the kernel itself, to weigh against its own time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields, replace
+from typing import NamedTuple
 
 from foretrace.fused.dispatch.choice import Choice, Role, choice_of, parse_choice, roles_of
-from foretrace.fused.dispatch.model import Device, device_of, expense
+from foretrace.fused.dispatch.model import Device, device_of, expense, passes
 from foretrace.fused.dispatch.tables import Row, Table, nearest
 from foretrace.fused.plan import Implementation, Plan, Problem
+from foretrace.knowledge.calibration.margins import SUSTAINED_BANDWIDTH, SUSTAINED_RATE
+from foretrace.knowledge.gpus import Gpu, peak_for
 
-__all__ = ["beside_hopper"]
+__all__ = ["Paces", "paces_of"]
 
 _HOPPER = Implementation("hopper")
 # Those that work in tiles as the Hopper kernel does. The decode kernels stream weights, as the library's product of few
@@ -24,16 +32,51 @@ _HOPPER = Implementation("hopper")
 _COMPARED = ("portable", "tma")
 
 
-def beside_hopper(problem: Problem, plan: Plan, tables: Iterable[Table]) -> dict[str, float]:
-    """By step, how many times as long its kernel takes as the Hopper kernel would; nothing for steps not compared."""
-    device = device_of(problem.architecture)
+# Rows above which ratios were held against measured calls, and where.
+_FEW_ROWS = 128
+_RATIOS_HOLD = ("sm_80", "sm_90")
+
+
+class Paces(NamedTuple):
+    """Each by step, and nothing for steps of which nothing is known; no step is in both.
+
+    ``beside_hopper``: how many times as long its kernel takes as the Hopper kernel would. ``expected_us``: what the
+    model expects of its kernel, without the gap before a launch.
+    """
+
+    beside_hopper: dict[str, float]
+    expected_us: dict[str, float]
+
+
+def paces_of(problem: Problem, plan: Plan, tables: Iterable[Table], gpu: Gpu | None = None) -> Paces:
+    """What dispatch knows of a plan's kernels. ``gpu``: by default the one that the model has of an architecture."""
+    device = _device_of(problem, gpu)
     choice = choice_of(plan)
     steps = [role for role in roles_of(problem.operation, problem.training) if choice.of(role).name in _COMPARED]
     if device is None or not steps:
-        return {}
+        return Paces({}, {})
     ours, hopper = (_kernels_us(each, steps, problem, device) for each in (choice, _with_hopper(choice, steps)))
     corrected = _measured_over_modelled(problem, plan, steps, device, tables)
-    return {role: corrected * ours[role] / hopper[role] for role in steps if hopper.get(role) and role in ours}
+    gap = passes(0, 1, problem, device).gpu
+    ratios: dict[str, float] = {}
+    if problem.m > _FEW_ROWS and problem.architecture in _RATIOS_HOLD:
+        found = {role: corrected * ours[role] / hopper[role] for role in steps if hopper.get(role) and role in ours}
+        ratios = {role: ratio for role, ratio in found.items() if ratio >= 1}
+    return Paces(ratios, {role: us - gap for role, us in ours.items() if role not in ratios})
+
+
+def _device_of(problem: Problem, gpu: Gpu | None) -> Device | None:
+    """The model's constants of an architecture, held to what the datasheet allows this GPU of it."""
+    device = device_of(problem.architecture)
+    if device is None or gpu is None:
+        return device
+    peak = peak_for(gpu, problem.dtype, tensor_cores=True)
+    return replace(
+        device,
+        sms=gpu.sms,
+        half=device.half if peak is None else min(device.half, SUSTAINED_RATE * peak[0]),
+        bandwidth=min(device.bandwidth, SUSTAINED_BANDWIDTH * gpu.memory_bandwidth_gbps / 1e3),
+    )
 
 
 def _measured_over_modelled(

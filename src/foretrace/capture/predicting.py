@@ -92,7 +92,7 @@ def fused_on(gpu: Gpu, release: tuple[int, int] | None) -> FusedModules:
     architecture = architecture_of(gpu)
 
     def plan(asked: FusedProblem) -> FusedPlan:
-        from foretrace.capture.paces import beside_hopper
+        from foretrace.capture.paces import paces_of
         from foretrace.fused.dispatch.choose import choose
         from foretrace.fused.dispatch.plans import coarse_rows
         from foretrace.fused.dispatch.tables import shipped
@@ -103,7 +103,8 @@ def fused_on(gpu: Gpu, release: tuple[int, int] | None) -> FusedModules:
         tables = shipped(architecture)
         found = choose(problem, environment, tables)
         names = found.expand.name, found.project.name, found.backward.name
-        return FusedPlan(*names, found.save, found.reason, beside_hopper(problem, found, tables))
+        paces = paces_of(problem, found, tables, gpu)
+        return FusedPlan(*names, found.save, found.reason, paces.beside_hopper, paces.expected_us)
 
     def swap(function: Callable[..., Any]) -> tuple[Callable[..., Any], str | None]:
         from foretrace.capture.swaps import note_of, swap_foretrace

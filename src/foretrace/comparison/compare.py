@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path, PurePath
 
 from foretrace.analysis.explain import report_of
@@ -118,6 +119,8 @@ def _side(subject: Subject, label: str) -> Side:
 
 
 def _pair(a: Subject, b: Subject, at: int, kin: Kinship, alignment: Alignment, metrics: Sequence[Metric]) -> Pair:
+    if kin.withheld is not None:  # nor is a time held against the interval that it was predicted with
+        alignment = replace(alignment, spots=[replace(spot, off=None) for spot in alignment.spots])
     places = folded(alignment)
     if kin.withheld is not None:
         for place in places:
@@ -136,7 +139,7 @@ def _pair(a: Subject, b: Subject, at: int, kin: Kinship, alignment: Alignment, m
             *_error(a, b, at, kin, metrics),
             *_off(places),
             *_communication(places),
-            *_drift(places, kin),
+            *_drift(a, b, places, kin),
         ]
         if kin.related
         else kin.notes,
@@ -194,7 +197,7 @@ def _communication(places: Sequence[Place]) -> list[str]:
     return [f"Communication kernels take {before} of the step's GPU rows, everything else {after}."]
 
 
-def _drift(places: Sequence[Place], kin: Kinship) -> list[str]:
+def _drift(a: Subject, b: Subject, places: Sequence[Place], kin: Kinship) -> list[str]:
     """Kernels of one name and size do the same work; that they take longer comes from elsewhere."""
     same = [
         place
@@ -206,7 +209,13 @@ def _drift(places: Sequence[Place], kin: Kinship) -> list[str]:
     moved = any(place.change.direction in ("less", "more") for place in same)
     if kin.other_work is not None or not moved or not before or abs(after / before - 1) < DRIFT:
         return []
-    cause = "clocks, heat, neighbours or what the cache still held"
+    names = [{gpu.name for gpu in subject.report.trace.gpus} for subject in (a, b)]
+    if names[0] != names[1]:
+        cause = "the GPUs differ"
+    elif a.report.trace.predicted and b.report.trace.predicted:
+        cause = "what the cache still holds is predicted to differ"
+    else:
+        cause = "clocks, heat, neighbours or what the cache still held"
     by = f"{share_of(abs(after / before - 1))} {'less' if after < before else 'more'}"
     return [f"Kernels identical by name take {by} for the same work: {cause}."]
 

@@ -9,7 +9,7 @@ from foretrace.comparison.kinship import DRIFT_OF_RUNS, DRIFT_OF_TWINS
 from foretrace.knowledge.kernels import is_stand_in
 from foretrace.knowledge.limits import SHOWN_KINDS
 from foretrace.model.comparison import Change, Conclusion, Copy, Metric, OperatorChange, Pair, Place, Side
-from foretrace.model.words import bytes_of, signed, time, whole
+from foretrace.model.words import bytes_of, first_of, signed, time, whole
 
 __all__ = ["conclude"]
 
@@ -110,8 +110,7 @@ def _place(place: Place) -> str:
         said += f", {bytes_of(abs(place.bytes_vanished))} {less} through memory"
     elif place.category in ("fused", "split") and place.bytes_vanished is None:
         lacking = list(dict.fromkeys(row.short_name for row in (*place.a, *place.b) if row.bytes is None))
-        which = f"{lacking[0]}{f' and {len(lacking) - 1} more' if len(lacking) > 1 else ''}"
-        said += f" (what travels through memory cannot be compared: the bytes of {which} are unknown)"
+        said += f" (what travels through memory cannot be compared: the bytes of {first_of(lacking, 1)} are unknown)"
     return said
 
 

@@ -16,7 +16,7 @@ from foretrace.comparison.align import Match
 from foretrace.comparison.subject import Item
 from foretrace.knowledge.comparing import NEAR_PLACES, accumulates, is_part
 
-__all__ = ["Join", "K", "M", "N", "displaced", "is_sum", "joined", "width"]
+__all__ = ["Join", "K", "M", "N", "displaced", "joined", "unequal", "width"]
 
 Rows = tuple[int, ...]
 # Where m, n and k stand in the size of a product.
@@ -42,7 +42,7 @@ def joined(a: Sequence[Item], b: Sequence[Item], matches: Sequence[Match]) -> li
     and wider, their sizes do not tell.
     """
     # A pair of unequal sizes is open as well: it was paired for its place, and the sizes may tell better.
-    kept = [match for match in matches if not _unequal(a[match.a], b[match.b])]
+    kept = [match for match in matches if not unequal(a[match.a], b[match.b])]
     fixed = ({match.a for match in kept}, {match.b for match in kept})
     opened = [
         [i for i, item in enumerate(items) if i not in closed and item.is_product]
@@ -68,7 +68,8 @@ def joined(a: Sequence[Item], b: Sequence[Item], matches: Sequence[Match]) -> li
     return found
 
 
-def _unequal(one: Item, other: Item) -> bool:
+def unequal(one: Item, other: Item) -> bool:
+    """Whether both are products of known sizes that are not the same."""
     return one.is_product and other.is_product and one.size != other.size
 
 
@@ -89,7 +90,7 @@ def _balanced(
         if sum(width for _, width in both[0]) != sum(width for _, width in both[1]):
             continue
         equal = Counter(width for _, width in both[0]) & Counter(width for _, width in both[1])
-        alone, left = zip(*(_apart(widths, equal) for widths in both), strict=True)
+        alone, left = zip(*(_set_aside(widths, equal) for widths in both), strict=True)
         yield from zip(*alone, strict=True)
         sums = [set(accumulate(width for _, width in widths)) for widths in left]
         parts = list(zip(*(_cut(widths, sums[0] & sums[1]) for widths in left), strict=True))
@@ -111,7 +112,7 @@ def width(item: Item, along: int) -> int:
     return found if isinstance(found, int) else 0
 
 
-def _apart(widths: Sequence[tuple[int, int]], equal: Counter[int]) -> tuple[list[Rows], list[tuple[int, int]]]:
+def _set_aside(widths: Sequence[tuple[int, int]], equal: Counter[int]) -> tuple[list[Rows], list[tuple[int, int]]]:
     """The first rows of each width, so many as have an equal one in the other step, by width; and the other rows."""
     wanted = equal.copy()
     alone, left = [], []
@@ -140,7 +141,7 @@ def _with_sums(items: Sequence[Item], rows: Rows, fixed: set[int]) -> Rows:
     """
     found = list(rows)
     for position, row in enumerate(rows):
-        behind = row + 1 if row + 1 < len(items) and is_sum(items[row + 1]) else None
+        behind = row + 1 if row + 1 < len(items) and _is_sum(items[row + 1]) else None
         op = items[row].op
         if len(rows) == 1 or (op is not None and op.endswith("_") and accumulates(op)):
             continue
@@ -152,7 +153,7 @@ def _with_sums(items: Sequence[Item], rows: Rows, fixed: set[int]) -> Rows:
     return tuple(sorted(found))
 
 
-def is_sum(item: Item) -> bool:
+def _is_sum(item: Item) -> bool:
     """Whether a row does nothing but an addition."""
     return all(part == "add" for part in item.parts) if item.parts else is_part("add", item.op)
 

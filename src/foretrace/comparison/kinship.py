@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import isclose
 
 from foretrace.comparison.identity import expected_of, may_drift, other_parameters, same_workload, twins
-from foretrace.comparison.joins import K, M, N, width
+from foretrace.comparison.joins import K, M, N, unequal, width
 from foretrace.comparison.notes import how_aligned, surroundings
 from foretrace.comparison.places import Alignment, total
 from foretrace.comparison.products import same_share
@@ -19,7 +20,7 @@ from foretrace.knowledge.comparing import (
     SAME_FLOPS,
 )
 from foretrace.knowledge.limits import COMPUTE_KINDS, SHOWN_KINDS
-from foretrace.model.words import share_of, whole
+from foretrace.model.words import first_of, share_of, whole
 
 __all__ = ["DRIFT_OF_RUNS", "DRIFT_OF_TWINS", "Kinship", "damage", "kinship", "recompiles"]
 
@@ -143,10 +144,15 @@ def _work(found: Kinship, a: Subject, b: Subject, alignment: Alignment) -> None:
     alone: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
     flops = [0, 0]
     known = True
+    unsized = False  # whether a product without a partner is of unknown size: then it may be any of the other trace's
     for spot in alignment.spots:
         rows_a, rows_b = [alignment.a[i] for i in spot.a], [alignment.b[j] for j in spot.b]
         for rows, others, counts in ((rows_a, rows_b, alone[0]), (rows_b, rows_a, alone[1])):
-            counts.update(_size(item) for item in rows if item.is_product and not others)
+            # That two products of other sizes stand in one order is no sign that one does the other's work.
+            apart = not others or (spot.how == "order and kind" and unequal(rows_a[0], rows_b[0]))
+            products = [item for item in rows if item.kind == "gemm" and apart]
+            counts.update(_size(item) for item in products if item.is_product)
+            unsized |= not all(item.is_product for item in products)
         sizes.update(_other_parts(rows_a, rows_b))
         if len(rows_a) + len(rows_b) > 2 and not _products_alone(rows_a, rows_b):
             continue  # fused attention counts its FLOPs differently from the products it replaces
@@ -178,13 +184,14 @@ def _work(found: Kinship, a: Subject, b: Subject, alignment: Alignment) -> None:
         reasons.append(
             f"{whole(flops[1] / flops[0])} times the FLOPs" if flops[0] else "the baseline holds no matrix products"
         )
-    if known and not reasons and bool(alone[0]) != bool(alone[1]):
-        reasons.append(
-            f"products that the {'other trace' if alone[0] else 'baseline'} lacks: {_listed(alone[0] or alone[1])}"
-        )
+    if known and not unsized and not reasons:
+        lacking = {"other trace": alone[0] - alone[1], "baseline": alone[1] - alone[0]}
+        reasons += [
+            f"products that the {trace} lacks: {_listed(counts)}" for trace, counts in lacking.items() if counts
+        ]
     both_known = both_gpu or (a.products is not None and b.products is not None)
     # Siblings joined, or a model that is shallower and wider: only who says what ran knows.
-    sure = not joins or same_workload(a, b)
+    sure = not unsized and (not joins or same_workload(a, b))
     if joins and not reasons:
         told = "the same work" if sure else "the same work, unless layers were joined: sizes do not tell"
         found.notes.append(f"Products computed together or apart: {_listed(joins)}: {told}.")
@@ -195,17 +202,22 @@ def _work(found: Kinship, a: Subject, b: Subject, alignment: Alignment) -> None:
 
 
 def _other_parts(a: Sequence[Item], b: Sequence[Item]) -> list[str]:
-    """Products that went into a fused kernel of another size: ``2 of 64·768·3072 → 32·768·12288``; else nothing."""
+    """Products that went into a fused kernel of another size: ``2 of 64·768·3072 → 32·768·12288``; else nothing.
+
+    Only where their FLOPs are the kernel's: of fewer, the others were not found, and of more some are not its own.
+    """
     if len(a) + len(b) < 3 or (len(a) > 1) == (len(b) > 1):
         return []
     (whole,), rows = (a, b) if len(a) == 1 else (b, a)
     parts = [item for item in rows if item.is_product]
     if not whole.unites or not whole.is_product or not parts:
         return []
+    if not whole.flops or not isclose(sum(item.flops or 0 for item in parts), whole.flops, rel_tol=SAME_FLOPS):
+        return []
     rest = {(item.size[M], *item.size[K:]) for item in (whole, *parts) if item.size is not None}
     if len(rest) == 1 and width(whole, N) == sum(width(item, N) for item in parts):
         return []
-    words = [_apart(parts), _size(whole)]
+    words = [_each(parts), _size(whole)]
     return [" → ".join(words if rows is a else words[::-1])]
 
 
@@ -222,11 +234,11 @@ def _join(a: Sequence[Item], b: Sequence[Item]) -> str:
     """Products that are one of the other side's: ``2 of 3072·8192·768 are one of 6144·8192·768``."""
     before, after = ([item for item in rows if item.is_product] for rows in (a, b))
     if len(before) > 1:
-        return f"{_apart(before)} are one of {_size(after[0])}"
-    return f"one of {_size(before[0])} is {_apart(after)}"
+        return f"{_each(before)} are one of {_size(after[0])}"
+    return f"one of {_size(before[0])} is {_each(after)}"
 
 
-def _apart(items: Sequence[Item]) -> str:
+def _each(items: Sequence[Item]) -> str:
     sizes = Counter(_size(item) for item in items)
     return " and ".join(f"{'one' if number == 1 else number} of {words}" for words, number in sizes.items())
 
@@ -253,6 +265,5 @@ def _size(item: Item) -> str:
 
 
 def _listed(counts: Counter[str]) -> str:
-    shown = [f"{words}{f' ({number}×)' if number > 1 else ''}" for words, number in counts.most_common(SHOWN_KINDS)]
-    more = len(counts) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    words = [f"{word}{f' ({number}×)' if number > 1 else ''}" for word, number in counts.most_common()]
+    return first_of(words, SHOWN_KINDS)

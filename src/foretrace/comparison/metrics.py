@@ -14,6 +14,7 @@ from foretrace.knowledge.kernels import KINDS
 from foretrace.knowledge.limits import COMPUTE_KINDS, SHOWN_KINDS
 from foretrace.model.comparison import Change, Measure, Metric, Unit
 from foretrace.model.report import Kernel, Step
+from foretrace.model.words import first_of
 
 __all__ = ["METRICS", "compare_metrics", "unit_of"]
 
@@ -114,8 +115,7 @@ def _summed(
         if not lacking:
             return measure(sums)
         names = list(dict.fromkeys(kernel.short_name for kernel in lacking))
-        more = f" and {len(names) - SHOWN_KINDS} more" if len(names) > SHOWN_KINDS else ""
-        said = f"the {what} of {', '.join(names[:SHOWN_KINDS])}{more} are unknown"
+        said = f"the {what} of {first_of(names, SHOWN_KINDS)} are unknown"
         if what == "bytes" and subject.uncounted:
             said += f" ({'; '.join(subject.uncounted[:SHOWN_KINDS])})"
         return Measure(median=None, at_least=float(median(sums)) or None, samples=len(sums), reason=said)

@@ -163,11 +163,20 @@ def folded(alignment: Alignment) -> list[Place]:
             tuple((alignment.a[i].name, alignment.a[i].op) for i in spot.a),
             tuple((alignment.b[j].name, alignment.b[j].op) for j in spot.b),
         )
-        # A row outside its predicted interval is told apart from its like inside.
-        groups.setdefault((spot.category, spot.how, spot.off, *names), []).append(spot)
+        # A row outside its predicted interval is told apart from its like inside, and a fused kernel of unknown bytes
+        # from its like of known ones.
+        groups.setdefault((spot.category, spot.how, spot.off, _lacking(alignment, spot), *names), []).append(spot)
     places = [_place(alignment, spots) for spots in groups.values()]
     rank = {name: position for position, name in enumerate(CATEGORIES)}
     return sorted(places, key=lambda p: (rank[p.category], -max(p.a_us, p.b_us)))
+
+
+def _lacking(alignment: Alignment, spot: Spot) -> tuple[bool, ...]:
+    """Which rows lack the bytes that are counted where rows were fused or split; nothing of other spots."""
+    if spot.category not in ("fused", "split"):
+        return ()
+    rows = (*(alignment.a[i] for i in spot.a), *(alignment.b[j] for j in spot.b))
+    return tuple(row.bytes is None for row in rows)
 
 
 def _place(alignment: Alignment, spots: list[Spot]) -> Place:

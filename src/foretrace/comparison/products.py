@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from foretrace.analysis.context import Context
 from foretrace.analysis.costs import KernelCosts
 from foretrace.knowledge.compiled import is_compile_row
 from foretrace.knowledge.costs import has_formula
 from foretrace.knowledge.kineto import RowKind
 from foretrace.trace.steps import step_of_rows
-from foretrace.trace.table import Trace
 
 __all__ = ["Products", "products_of", "same_share"]
 
@@ -31,16 +29,16 @@ class Products:
     hidden: bool = False
 
 
-def products_of(trace: Trace, step: int) -> Products | None:
+def products_of(costs: KernelCosts, step: int) -> Products | None:
     """The products of a step from the recorded shapes; None where it has none, or one without shapes.
 
     Of nested rows that tell a product (``aten::linear``, ``aten::addmm``) the innermost counts.
     """
+    trace = costs.context.trace
     telling = [has_formula(name) for name in trace.names]
     rows = trace.rows(RowKind.OPERATOR)
     rows = rows[step_of_rows(trace, rows) == step]
     hidden = any(is_compile_row(trace.names[i]) for i in set(trace.name_id[rows].tolist()))
-    costs = KernelCosts(Context(trace))
     found = {}
     for row in rows.tolist():
         if telling[int(trace.name_id[row])]:

@@ -6,6 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from statistics import median
 
+import numpy as np
+from numpy.typing import NDArray
+
 from foretrace.analysis.context import Context
 from foretrace.analysis.costs import KernelCosts
 from foretrace.analysis.pace import is_cold
@@ -108,16 +111,17 @@ def make_subject(report: Report, trace: Trace | None, side: SideFile | None) -> 
     typical = _middle(steps, [p for p in like if p != cold] or like)
     warm = [steps[p].index for p in like if p != cold] or [steps[p].index for p in like]
     chosen = None if typical is None else steps[typical].index
+    costs = None if trace is None else KernelCosts(Context(trace))
     host = facts_of_chain(report) if trace is None else facts_of_trace(trace, report, chosen, warm)
     items = []
     if chosen is not None:
-        sizes = _sizes(report, trace, rows.get(chosen, []))
+        sizes = _sizes(report, costs, rows.get(chosen, []))
         items = _items(rows, chosen, [steps[p].index for p in like], sizes, host, _intervals(report))
     subject = Subject(report, side, steps, like, typical, cold, items, rows, host)
-    if trace is not None and report.trace.has.shapes:
-        subject.uncounted = _uncounted(trace, items)
-    if trace is not None and chosen is not None and not report.trace.has.gpu:
-        subject.products = products_of(trace, chosen)
+    if costs is not None and report.trace.has.shapes:
+        subject.uncounted = _uncounted(costs, items)
+    if costs is not None and chosen is not None and not report.trace.has.gpu:
+        subject.products = products_of(costs, chosen)
     if steps and len(like) < len(steps) and len(items):
         subject.warnings.append(
             f"{len(steps) - len(like)} of {len(steps)} steps launch other work than the step that is compared"
@@ -141,10 +145,20 @@ def _rows_by_step(report: Report, trace: Trace | None) -> dict[int, list[GpuRow]
         launch = trace.links.launch[gpu]
         times = trace.start[launch.clip(min=0)]
         times[launch < 0] = trace.start[gpu][launch < 0]
-        launched = dict(zip(trace.event[gpu].tolist(), times.tolist(), strict=True))
+        launched = _by_event(trace, times)
     for found in rows.values():
         found.sort(key=lambda r: (launched.get(r.event, 0), r.start_us, r.event))
     return rows
+
+
+def _by_event(trace: Trace, values: NDArray[np.int64]) -> dict[int, int]:
+    """Event of each GPU row → its value."""
+    return dict(zip(trace.event[trace.gpu_rows].tolist(), values.tolist(), strict=True))
+
+
+def _kernels_of(trace: Trace, events: set[int]) -> dict[int, int]:
+    """Event → its row in the trace, of these events of GPU rows."""
+    return {event: row for event, row in _by_event(trace, trace.gpu_rows).items() if event in events}
 
 
 def _working(report: Report, rows: dict[int, list[GpuRow]]) -> list[Step]:
@@ -153,10 +167,8 @@ def _working(report: Report, rows: dict[int, list[GpuRow]]) -> list[Step]:
 
 
 def _cold(steps: list[Step]) -> int | None:
-    # Of two steps neither is a measure for the other.
-    if len(steps) < 3:
-        return None
-    return 0 if is_cold(steps[0].period_us, [step.period_us for step in steps[1:]]) else None
+    periods = [step.period_us for step in steps]
+    return 0 if periods and is_cold(periods[0], periods[1:]) else None
 
 
 def _signature(rows: list[GpuRow]) -> int:
@@ -184,7 +196,7 @@ def _middle(steps: list[Step], positions: list[int]) -> int | None:
     return min(positions, key=lambda p: (abs(steps[p].period_us - middle), p))
 
 
-def _sizes(report: Report, trace: Trace | None, rows: list[GpuRow]) -> Sizes:
+def _sizes(report: Report, costs: KernelCosts | None, rows: list[GpuRow]) -> Sizes:
     """Sizes of the products among the rows, from the report's table, which is by kernel, operator and size.
 
     FLOPs stand in for the size there. Where one kernel made products of equal FLOPs and other sizes the trace tells,
@@ -199,11 +211,9 @@ def _sizes(report: Report, trace: Trace | None, rows: list[GpuRow]) -> Sizes:
         if isinstance(row, Kernel) and row.kind == "gemm" and (fitting := table.get((row.name, row.op, row.flops))):
             found[row.event] = fitting[0] if len(set(fitting)) == 1 else None
     unclear = {event for event, size in found.items() if size is None}
-    if unclear and trace is not None:
-        costs = KernelCosts(Context(trace))
-        gpu = trace.gpu_rows
-        for event, at in zip(trace.event[gpu].tolist(), gpu.tolist(), strict=True):
-            if event in unclear and (shape := costs.of(at).gemm) is not None:
+    if unclear and costs is not None:
+        for event, kernel in _kernels_of(costs.context.trace, unclear).items():
+            if (shape := costs.of(kernel).gemm) is not None:
                 found[event] = (shape.m, shape.n, shape.k, shape.batch)
     return found
 
@@ -214,15 +224,13 @@ def _intervals(report: Report) -> Intervals:
     return {row.event: (row.low_us, row.high_us) for row in told}
 
 
-def _uncounted(trace: Trace, items: list[Item]) -> list[str]:
+def _uncounted(costs: KernelCosts, items: list[Item]) -> list[str]:
     """Why the bytes of some kernels are unknown though shapes were recorded; each reason once."""
     missing = {item.event for item in items if item.is_kernel and item.bytes is None}
     if not missing:
         return []
-    costs = KernelCosts(Context(trace))
-    gpu = trace.gpu_rows
-    rows = [at for event, at in zip(trace.event[gpu].tolist(), gpu.tolist(), strict=True) if event in missing]
-    reasons = [reason for row in rows if (reason := costs.of(row).reason) is not None]
+    rows = _kernels_of(costs.context.trace, missing)
+    reasons = [reason for row in rows.values() if (reason := costs.of(row).reason) is not None]
     return list(dict.fromkeys(reasons))
 
 

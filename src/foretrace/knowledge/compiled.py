@@ -1,4 +1,4 @@
-"""The rows torch.compile writes around the code it generated.
+"""The rows torch.compile writes around the code it generated, and what shows how far it is.
 
 Source: the labels of ``torch._dynamo`` and ``torch._functorch`` as they stand in traces (see ``kineto.py``).
 """
@@ -10,7 +10,10 @@ from functools import lru_cache
 
 from foretrace.knowledge.kineto import COMPILE_WRAPPERS, FX_GRAPH_CALL, compiled_region, fx_graph
 
-__all__ = ["code_name", "compile_row_label", "is_compile_row"]
+__all__ = ["PROGRESS_BARS", "code_name", "compile_row_label", "is_compile_row"]
+
+# The package whose bars its compiler shows; one of their threads redraws them (torch/_inductor, torch/_dynamo).
+PROGRESS_BARS = "tqdm"
 
 # Inductor numbers the kernels of a graph in the order it writes them (torch/_inductor/codegen/triton.py): the number
 # of a kernel changes when another one comes before it.

@@ -15,6 +15,7 @@ __all__ = [
     "breakdown",
     "bytes_of",
     "count",
+    "first_of",
     "flop",
     "listed",
     "many_of",
@@ -149,3 +150,9 @@ def listed(words: Iterable[str], last: str = "and") -> str:
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} {last} {items[-1]}"
+
+
+def first_of(words: Sequence[str], most: int) -> str:
+    """The first ``most`` of the words, and how many more there are: "a, b and 3 more"."""
+    rest = len(words) - most
+    return ", ".join(words[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -40,7 +40,8 @@ class FusedPlan:
 
     ``expand``: input to hidden. ``project``: hidden to output. ``backward``: gradient of the pre-activations.
     ``beside_hopper``: by step, how many times as long its kernel takes as the Hopper kernel, whose times the clock
-    knows; 1 for a step that is not in it.
+    knows; 1 for a step that is not in it. ``expected_us``: by step, what dispatch expects of its kernel, where the two
+    do not compare.
     """
 
     expand: str
@@ -49,6 +50,7 @@ class FusedPlan:
     save: str
     source: str
     beside_hopper: Mapping[str, float] = field(default_factory=dict)
+    expected_us: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_plain(self) -> bool:

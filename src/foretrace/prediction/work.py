@@ -78,6 +78,9 @@ class Work:
     note: str | None = None  # what about this item is a guess
     epilogue: tuple[str, ...] = ()  # of a product: what a fused kernel does with it before it leaves the registers
     beside_hopper: float = 1.0  # times as long as foretrace's Hopper kernel takes for this product and epilogue
+    expected_us: float | None = (
+        None  # what dispatch expects of that kernel, where it and the Hopper kernel do not compare
+    )
     crossed: bool = False  # an operand is contiguous along another dimension than the result: a transposition
 
 

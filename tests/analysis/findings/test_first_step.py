@@ -38,7 +38,8 @@ def test_half_of_it_more_is_enough_where_the_others_are_alike():
 def test_a_first_step_shorter_than_a_later_one_is_not_cold():
     assert is_cold(290, [200, 210, 200])
     assert not is_cold(290, [200, 300, 200])
-    assert not is_cold(290, [])
+    for others in ([], [200]):  # one other step is no measure
+        assert not is_cold(290, others)
 
 
 def test_what_happens_once_is_named():
@@ -54,8 +55,8 @@ def test_what_happens_once_is_named():
     assert "compilation (100 µs)" in finding.explanation
 
 
-@pytest.mark.parametrize(("first", "count"), [(250, 4), (600, 1)])
-def test_an_even_or_a_single_step_is_not_cold(first, count):
+@pytest.mark.parametrize(("first", "count"), [(250, 4), (600, 2), (600, 1)])
+def test_an_even_step_or_one_of_two_is_not_cold(first, count):
     assert found(steps(first, 200, count), "cold_first_step") == []
 
 

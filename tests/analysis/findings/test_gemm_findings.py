@@ -89,6 +89,18 @@ def test_a_generated_kernel_far_below_the_bandwidth_says_with_what_blocks_it_ran
     assert "It ran with XBLOCK=512." in finding.explanation
 
 
+def test_faster_kernels_of_more_time_do_not_hide_a_slow_one() -> None:
+    program = Program().step()
+    wide = [[8192, 3072]] * 3  # 151 MB: 31.5 µs at the datasheet's rate
+    for name, us in (("add", 37.0), ("mul", 37.0), ("sub", 37.0), ("gelu_mul", 79.0)):
+        calls = 3 if us < 40 else 1
+        kernel = f"triton_poi_fused_{name}_0"
+        for _ in range(calls):
+            program.run(kernel, *wide, kernel=kernel, us=us)
+    (finding,) = program.findings("low_bandwidth")
+    assert finding.title.startswith("triton_poi gelu·mul at 39.8 % of the memory bandwidth (19.2 % of the kernel time)")
+
+
 @pytest.mark.parametrize(
     "name",
     [

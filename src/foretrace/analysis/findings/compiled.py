@@ -12,7 +12,7 @@ from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.findings.host import often, per, selected, times
 from foretrace.knowledge.kineto import COMPILE_WRAPPERS, RowKind, compiled_region, fx_graph, is_compiling
 from foretrace.model.report import Finding
-from foretrace.model.words import time
+from foretrace.model.words import first_of, time
 
 __all__ = ["find"]
 
@@ -77,9 +77,8 @@ def _seen(facts: Facts, regions: list[_Region]) -> Finding:
     if len(calls) > _NAMED:
         named += f", {len(calls) - _NAMED} more"
     if hashes:
-        code = ", ".join(h if len(h) <= 12 else h[:12] + "…" for h in hashes[:_NAMED])
-        more = f" and {len(hashes) - _NAMED} more" if len(hashes) > _NAMED else ""
-        code = f" Generated code by its hash: {code}{more}; the same hash in another trace is the same code."
+        code = first_of([h if len(h) <= 12 else h[:12] + "…" for h in hashes], _NAMED)
+        code = f" Generated code by its hash: {code}; the same hash in another trace is the same code."
     else:
         code = ""
     versions = _versions(regions)

@@ -21,9 +21,9 @@ __all__ = ["find"]
 
 
 def find(facts: Facts) -> Iterable[Finding]:
-    """At most one finding, where the first recorded step is reported beside at least one other."""
+    """At most one finding, where the first recorded step is reported beside others to measure it by."""
     steps = [s for s in facts.steps if s.index in facts.context.working_steps]
-    if len(steps) < 2 or not steps_annotated(facts) or steps[0].index != 0:
+    if not steps or not steps_annotated(facts) or steps[0].index != 0:
         return
     first = steps[0]
     # A step that did much less is no measure for the first one.

@@ -37,13 +37,15 @@ def _pointwise(facts: Facts) -> Iterable[Finding]:
         generated = kernel.kind in ("elementwise", "fused") and facts.context.decoded(row).family == INDUCTOR
         if generated and kernel.bound == "memory" and kernel.of_peak is not None:
             groups.setdefault(kernel.name, []).append(row)
-    for rows in sorted(groups.values(), key=lambda rows: -_time(facts, rows))[:SHOWN_KINDS]:
-        kernels = [facts.kernel_at[row] for row in rows]
-        share = median(kernel.of_peak or 0.0 for kernel in kernels)
-        middle = median(kernel.duration_us for kernel in kernels)
-        large = middle >= LOW_BANDWIDTH_US and _time(facts, rows) >= WORTH_GEMM_SHARE * facts.kernel_us
-        if share >= LOW_BANDWIDTH_SHARE or not large:
-            continue
+    slow = []
+    for rows in groups.values():
+        time_us = _time(facts, rows)
+        share = median(facts.kernel_at[row].of_peak or 0.0 for row in rows)
+        middle = median(facts.kernel_at[row].duration_us for row in rows)
+        large = middle >= LOW_BANDWIDTH_US and time_us >= WORTH_GEMM_SHARE * facts.kernel_us
+        if share < LOW_BANDWIDTH_SHARE and large:
+            slow.append((time_us, share, middle, rows))
+    for time_us, share, middle, rows in sorted(slow, key=lambda item: -item[0])[:SHOWN_KINDS]:
         number, each = facts.tally(len(rows))
         op = int(facts.context.attribution.op[rows[0]])
         blocks = facts.context.trace.args(op).get("kernel_kwargs") if op >= 0 else None
@@ -51,11 +53,11 @@ def _pointwise(facts: Facts) -> Iterable[Finding]:
             "low_bandwidth",
             rows,
             source_row=facts.anchor(rows[0]),
-            kernel=kernels[0].short_name,
+            kernel=facts.kernel_at[rows[0]].short_name,
             number=number,
             each=each,
             share=share_of(share),
-            of_all=share_of(_time(facts, rows) / facts.kernel_us),
+            of_all=share_of(time_us / facts.kernel_us),
             median=time(middle),
             blocks=f" It ran with {blocks}." if isinstance(blocks, str) else "",
         )

@@ -104,8 +104,9 @@ class Recipe:
         """Whether there is a gate."""
         return self.operation == "gated_mlp"
 
-    def _beside(self, step: str) -> float:
-        return self.plan.beside_hopper.get(step, 1.0)
+    def _pace(self, step: str) -> tuple[float, float]:
+        """Of its kernel: times as long as the Hopper kernel, and µs that are expected; 0 where nothing is."""
+        return self.plan.beside_hopper.get(step, 1.0), self.plan.expected_us.get(step, 0.0)
 
     def gate_and_up(self, first: Any, up: Any) -> tuple[Any, Any]:
         """Weights or biases, each of which may be ``None``: themselves, or views of the stacked one."""
@@ -122,7 +123,7 @@ class Recipe:
         how = self.plan.expand
         if not self.gated:
             if how not in _NO_KERNEL:
-                hidden, preact = operators.linear_act(x, first, bias, self.activation, keep, self._beside("expand"))
+                hidden, preact = operators.linear_act(x, first, bias, self.activation, keep, *self._pace("expand"))
                 return hidden, preact if keep else None
             preact = _product(x, first, bias)
             plain = how == "plain"
@@ -131,9 +132,7 @@ class Recipe:
         if how not in _NO_KERNEL:
             gate, up = self.gate_and_up(first, up)
             bias, up_bias = (_dense(item) for item in self.gate_and_up(bias, up_bias))
-            hidden, preact = operators.gate_up(
-                x, gate, up, bias, up_bias, self.activation, keep, self._beside("expand")
-            )
+            hidden, preact = operators.gate_up(x, gate, up, bias, up_bias, self.activation, keep, *self._pace("expand"))
             return hidden, preact if keep else None
         gate, other, preact = self._separately(x, weights, keep=keep)
         if how == "elementwise":
@@ -183,7 +182,7 @@ class Recipe:
         if down is not None and how not in _NO_KERNEL:
             step = operators.gate_up_backward if self.gated else operators.linear_act_backward
             inside = bias and how not in _SUM_AFTERWARDS
-            result, sums, hidden = step(grad, down, preact, self.activation, inside, again, self._beside("backward"))
+            result, sums, hidden = step(grad, down, preact, self.activation, inside, again, *self._pace("backward"))
             if bias and not inside:
                 sums = self._sums(result, straight)
             return result, sums if bias else None, hidden if again else None

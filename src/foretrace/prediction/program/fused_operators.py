@@ -27,19 +27,19 @@ def _define(schema: str, run: Callable[..., Any]) -> None:
 
 
 def _gate_up(
-    x: Tensor, gate: Tensor, _up: Tensor, _gb: Any, _ub: Any, _activation: str, keep: bool, _beside: float
+    x: Tensor, gate: Tensor, _up: Tensor, _gb: Any, _ub: Any, _activation: str, keep: bool, *_pace: float
 ) -> Any:
     rows, columns = x.shape[0], gate.shape[0]
     return x.new_empty(rows, columns), x.new_empty(rows if keep else 0, 2 * columns)
 
 
-def _linear_act(x: Tensor, weight: Tensor, _bias: Any, _activation: str, keep: bool, _beside: float) -> Any:
+def _linear_act(x: Tensor, weight: Tensor, _bias: Any, _activation: str, keep: bool, *_pace: float) -> Any:
     rows, columns = x.shape[0], weight.shape[0]
     return x.new_empty(rows, columns), x.new_empty(rows if keep else 0, columns)
 
 
 def _backward(
-    _grad: Tensor, down: Tensor, preact: Tensor, _activation: str, bias: bool, hidden: bool, _beside: float
+    _grad: Tensor, down: Tensor, preact: Tensor, _activation: str, bias: bool, hidden: bool, *_pace: float
 ) -> Any:
     sums = preact.new_empty(preact.shape[1] if bias else 0, dtype=torch.float32)
     return torch.empty_like(preact), sums, preact.new_empty(preact.shape[0] if hidden else 0, down.shape[1])
@@ -73,18 +73,18 @@ def _act_backward(_grad: Tensor, preact: Tensor, _activation: str, bias: bool) -
 
 _define(
     "gate_up(Tensor x, Tensor gate, Tensor up, Tensor? gate_bias, Tensor? up_bias, str activation, bool keep, "
-    "float beside_hopper) -> (Tensor, Tensor)",
+    "float beside_hopper, float expected_us) -> (Tensor, Tensor)",
     _gate_up,
 )
 _define(
-    "linear_act(Tensor x, Tensor weight, Tensor? bias, str activation, bool keep, float beside_hopper) "
-    "-> (Tensor, Tensor)",
+    "linear_act(Tensor x, Tensor weight, Tensor? bias, str activation, bool keep, float beside_hopper, "
+    "float expected_us) -> (Tensor, Tensor)",
     _linear_act,
 )
 for _kind in ("gate_up_backward", "linear_act_backward"):
     _define(
         f"{_kind}(Tensor grad_out, Tensor down, Tensor preact, str activation, bool bias, bool hidden, "
-        "float beside_hopper) -> (Tensor, Tensor, Tensor)",
+        "float beside_hopper, float expected_us) -> (Tensor, Tensor, Tensor)",
         _backward,
     )
 _define("project(Tensor hidden, Tensor weight, Tensor? bias) -> Tensor", _project)

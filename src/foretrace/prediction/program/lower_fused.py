@@ -68,6 +68,7 @@ def _product(call: Call, product: Product, epilogue: tuple[str, ...]) -> Work:
         product=product,
         epilogue=epilogue,
         beside_hopper=float(call.argument("beside_hopper", 1.0)),
+        expected_us=float(call.argument("expected_us", 0.0)) or None,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from foretrace.errors import InputError
+from foretrace.knowledge.compiled import PROGRESS_BARS
 from foretrace.knowledge.gpus import Gpu
 from foretrace.model.words import many_of
 from foretrace.prediction.dispatch import FusedModules
@@ -30,8 +31,6 @@ from foretrace.prediction.work import Mode, Program
 
 __all__ = ["trace_program"]
 
-# torch's compiler shows how far it is by these, and one of their threads redraws them.
-_PROGRESS_BARS = "tqdm"
 # Inputs that are named one by one; of more only the number.
 _SHOWN = 4
 
@@ -135,7 +134,7 @@ def _threads_noticed(unknown: dict[str, str]) -> Iterator[None]:
     start = threading.Thread.start
 
     def noticed(thread: threading.Thread) -> None:
-        if type(thread).__module__.partition(".")[0] != _PROGRESS_BARS:
+        if type(thread).__module__.partition(".")[0] != PROGRESS_BARS:
             said = "what they run is not followed, so it is in none of the numbers"
             unknown.setdefault("threads of the program", said)
         start(thread)
