@@ -147,8 +147,9 @@ def test_in_between_neither_sets_the_pace():
 def test_where_a_slower_host_would_decide_the_verdict_says_what_it_speaks_of():
     open_question = "this speaks of the GPU's work alone: host time is not calibrated"
     assert verdict(host_us=1.0).because[-1].startswith(open_question)  # 39 µs of dispatch beside 170 µs of GPU work
-    assert not verdict(host_us=0.1).because[-1].startswith(open_question)
-    assert not verdict(host_us=50.0).because[-1].startswith(open_question)  # and slower still, it is overhead-bound
+    assert not any("not calibrated" in said for said in verdict(host_us=0.1).because)
+    for host_us in (7.5, 50.0):  # where the CPU counts already, only its time is open
+        assert verdict(host_us=host_us).because[-1].startswith("host time is not calibrated: recorded steps took up to")
 
 
 def test_findings_claim_nothing_about_a_profiler():

@@ -34,10 +34,12 @@ def test_helper_kernels_stand_beside_the_calls_and_what_was_modelled_in_the_titl
     report = predict_program(geglu(modelled=["inputs [64, 128, 768] bf16"]), H200, clock=Roofline()).report()
     assert report.prediction is not None
     report.prediction.groups[0].kernels = 6
+    report.prediction.memcpys = 2
     text = render_prediction(report)
     assert "nothing was measured\ninputs [64, 128, 768] bf16\n" in text
     assert "all calls of a step together; +: helper kernels" in text
     assert " 2 +4 " in text
+    assert "2 copies" in text
 
 
 def test_a_step_bound_by_its_launches_says_so():

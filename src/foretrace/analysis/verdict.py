@@ -44,7 +44,7 @@ def verdict(
         return Verdict(bound="mixed", because=[said, why, nature_reason, *_host_open(pace)])
     if pace.predicted:
         why = "launch-bound at this size: the CPU needs longer to dispatch the step than the GPU to run it"
-        return Verdict(bound="overhead", because=[said, why])
+        return Verdict(bound="overhead", because=[said, why, *_host_open(pace)])
     if pace.unprofiled_us is not None:
         return Verdict(bound="overhead", because=[said, "the GPU waits for the CPU even without the profiler"])
     if not annotated:
@@ -76,10 +76,11 @@ def _host_open(pace: Pace) -> list[str]:
     """What a prediction leaves open: a CPU that takes as much longer as recorded ones did would set the pace."""
     if pace.cpu_us is None or pace.busy_us >= HOST_MARGIN * pace.cpu_us:
         return []
-    return [
-        f"this speaks of the GPU's work alone: host time is not calibrated, and recorded steps took up to "
-        f"{HOST_MARGIN:.0f} times the CPU time predicted for them; only a recording tells whether the CPU keeps up"
-    ]
+    loose = f"recorded steps took up to {HOST_MARGIN:.0f} times the CPU time predicted for them; only a recording tells"
+    if pace.setter == "gpu":
+        alone = "this speaks of the GPU's work alone: host time is not calibrated, and"
+        return [f"{alone} {loose} whether the CPU keeps up"]
+    return [f"host time is not calibrated: {loose} how long this host takes"]
 
 
 def _busy(pace: Pace, annotated: bool, steps: int) -> str:

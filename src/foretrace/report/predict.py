@@ -46,7 +46,8 @@ def _said(lead: str, text: str, view: View, style: str = "") -> list[Line]:
 
 def _totals(info: PredictionInfo, report: Report, view: View) -> list[Line]:
     rows = [count(info.kernels, "kernel")]
-    rows += [count(many, one) for many, one in ((info.memsets, "memset"), (info.memcpys, "copy")) if many]
+    rows += [count(info.memsets, "memset")] if info.memsets else []
+    rows += [count(info.memcpys, "copy", "copies")] if info.memcpys else []
     launches = count(len(info.rows), "launch", "launches")
     if not info.rows:
         seen = " that was followed" if info.unknown else ""
