@@ -95,3 +95,12 @@ def test_an_operator_without_a_rule_makes_every_count_a_lower_bound():
     clauses = to_toml(prediction.expectation())
     assert f'kernels = ">= {prediction.info.kernels}"' in clauses
     assert "gpu_busy_us" not in clauses
+
+
+def test_attention_over_an_empty_batch_needs_no_rate_of_its_bookkeeping():
+    from foretrace.prediction.program import trace_program
+
+    x = torch.empty(0, 4, 16, 64, dtype=torch.bfloat16, device="meta")
+    attend = torch.nn.functional.scaled_dot_product_attention
+    program = trace_program(attend, (x, x, x), name="attention", gpu=H200)
+    assert predict_program(program, H200, clock=Roofline()).report().prediction is not None

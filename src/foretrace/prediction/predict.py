@@ -177,7 +177,8 @@ def _key(name: str) -> str:
 
 def _refuse_missing_rates(program: Program, gpu: Gpu) -> None:
     for work in program.work():
-        if work.kind not in COMPUTE_KINDS:
+        # What computes nothing, of an empty batch, needs no rate.
+        if work.kind not in COMPUTE_KINDS or work.flops == 0:
             continue
         if not any(gpus.peak_for(gpu, work.dtype, units) for units in (True, False)):
             rates = ", ".join(key for key in gpu.peak_tflops if "_" not in key)
