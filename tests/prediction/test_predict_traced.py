@@ -104,3 +104,15 @@ def test_attention_over_an_empty_batch_needs_no_rate_of_its_bookkeeping():
     attend = torch.nn.functional.scaled_dot_product_attention
     program = trace_program(attend, (x, x, x), name="attention", gpu=H200)
     assert predict_program(program, H200, clock=Roofline()).report().prediction is not None
+
+
+def test_flops_are_expected_only_where_a_recording_can_tell_them():
+    from foretrace.prediction.program import trace_program
+
+    attend = torch.nn.functional.scaled_dot_product_attention
+    x = torch.empty(2, 4, 128, 64, dtype=torch.bfloat16, device="meta", requires_grad=True)
+    for mode, expected in (("forward", True), ("train", False)):  # backward is several kernels, of which one has them
+        program = trace_program(attend, (x, x, x), name="attention", mode=mode, gpu=H200)
+        prediction = predict_program(program, H200, clock=Roofline())
+        assert prediction.info.flops
+        assert ("flops" in to_toml(prediction.expectation())) is expected

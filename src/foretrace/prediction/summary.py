@@ -15,6 +15,7 @@ from foretrace.knowledge.dispatching import HOST_MARGIN
 from foretrace.knowledge.expectations import CLEAR_BOUND_SHARE
 from foretrace.knowledge.gpus import Gpu
 from foretrace.knowledge.kernels import decode
+from foretrace.knowledge.limits import COMPUTE_KINDS
 from foretrace.knowledge.lowering.inductor import POINTWISE
 from foretrace.model.expectations import Expectation
 from foretrace.model.prediction import PredictedGroup, PredictedRow, PredictionInfo
@@ -112,7 +113,14 @@ def expectation_of(info: PredictionInfo, bound: Bound) -> Expectation:
         quantities["gpu_busy_us"] = _widened(info.rows)
     for kind in kinds:
         quantities[f"{kind}_us"] = _widened([row for row in info.rows if row.kind == kind and row.row == "kernel"])
-    if info.flops is not None:
+    # Of several kernels of one operator only one has its FLOPs, and a recording does not tell which: nothing to check.
+    # (The second kernel of one product says by its name that it has none.)
+    counted = all(
+        row.flops is not None or decode(row.name, op=row.op).decoded.get("role")
+        for row in info.rows
+        if row.kind in COMPUTE_KINDS and row.row == "kernel"
+    )
+    if info.flops is not None and counted:
         quantities["flops"] = info.flops
     if bound in ("compute", "memory") and _clear(info, bound):
         quantities["bound"] = bound
