@@ -312,6 +312,13 @@ def test_fusions_of_known_and_of_unknown_bytes_are_told_apart():
     assert {place.bytes_vanished for place in back.places if place.category == "fused"} == {read_and_written, None}
 
 
+def test_a_kernel_that_moves_next_to_nothing_did_not_take_a_large_row_in():
+    counter = Call("triton_poi_fused_add_1", "triton_poi_fused_add_1", 1.0, ((1,),) * 3)
+    found = pair([DOWN, addition(), GATE], [DOWN, counter, GATE])
+    assert told(found)["removed", ("aten::add",), ()] == 1
+    assert told(found)["added", (), (counter.op,)] == 1
+
+
 def test_a_generated_kernel_that_does_more_is_none():
     more = generated("triton_poi_fused_cos_gelu_mul_0")
     assert told(pair([GATE, GATE, more, DOWN], [GATE_UP, DOWN]))["removed", (more.op,), ()] == 1

@@ -13,6 +13,7 @@ import numpy as np
 from foretrace.comparison.align import Match, gaps_between
 from foretrace.comparison.subject import Item
 from foretrace.knowledge.comparing import (
+    FARTHEST_BYTES,
     NEAR_PLACES,
     NEAR_ROWS,
     SAME_FLOPS,
@@ -23,7 +24,7 @@ from foretrace.knowledge.comparing import (
 )
 from foretrace.model.comparison import How
 
-__all__ = ["Fusion", "by_parts", "by_place", "epilogues"]
+__all__ = ["Fusion", "alike_in_bytes", "by_parts", "by_place", "epilogues"]
 
 
 # A name lists each operator once; more rows than this a part are not one kernel's.
@@ -90,7 +91,7 @@ def by_parts(
             if len(done) < 2:
                 rows = rows[-1:]  # rows of a single part say nothing
             rows = [*rows, *elsewhere]
-            if rows:
+            if len(rows) > 1 or (rows and alike_in_bytes(many[rows[0]], few[whole])):
                 found.append(Fusion(tuple(sorted(rows)), whole, "parts in the name"))
     return found
 
@@ -148,7 +149,11 @@ def _together(many: Sequence[Item], whole: Item, rows: list[int]) -> list[int]:
 
 
 def _within(many: Sequence[Item], whole: Item, rows: list[int]) -> list[int]:
-    """The rows without products of other sizes, where the fused row's own FLOPs say that it holds fewer of them."""
+    """The rows without products of other sizes, where the fused row's own FLOPs say that it holds fewer of them.
+
+    And without those whose traffic dwarfs the fused row's.
+    """
+    rows = [i for i in rows if _of_its_size(many[i], whole)]
     if not whole.is_product or whole.flops is None:
         return rows
     products = {i for i in rows if many[i].is_product}
@@ -157,6 +162,15 @@ def _within(many: Sequence[Item], whole: Item, rows: list[int]) -> list[int]:
     if len(alike) == len(products) or not isclose(flops, whole.flops, rel_tol=SAME_FLOPS):
         return rows
     return [i for i in rows if i in alike or i not in products]
+
+
+def alike_in_bytes(one: Item, other: Item) -> bool:
+    """Whether two rows may do the same work, by what they move; yes where that is not known."""
+    return _of_its_size(one, other) and _of_its_size(other, one)
+
+
+def _of_its_size(part: Item, whole: Item) -> bool:
+    return not part.bytes or not whole.bytes or part.bytes <= FARTHEST_BYTES * whole.bytes
 
 
 def _nearest(
@@ -172,7 +186,8 @@ def _nearest(
     after = free[bisect_left(free, high) : bisect_left(free, near_high)]
     for i in [*before, *after]:
         op, own = many[i].op, many[i].parts
-        if i not in claimed and part in _done(whole.parts, op, own) and _fits(whole.parts, op, own):
+        fits = part in _done(whole.parts, op, own) and _fits(whole.parts, op, own)
+        if i not in claimed and fits and _of_its_size(many[i], whole):
             claimed.add(i)
             return i
     return None

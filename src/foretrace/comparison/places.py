@@ -9,7 +9,7 @@ from math import fsum
 from typing import Literal
 
 from foretrace.comparison.align import LAST, Match, match_rows, match_within
-from foretrace.comparison.fusions import by_parts, by_place, epilogues
+from foretrace.comparison.fusions import alike_in_bytes, by_parts, by_place, epilogues
 from foretrace.comparison.joins import displaced, joined
 from foretrace.comparison.spread import against_prediction, change_of, measure
 from foretrace.comparison.subject import Item
@@ -99,7 +99,9 @@ def align_steps(a: Sequence[Item], b: Sequence[Item], *, predicted: Predicted = 
     for fusion in by_place(b, a, matches, (used_b, used_a), swapped=True):
         if fusion.whole not in used_a and not used_b & set(fusion.parts):
             split(fusion.parts, fusion.whole, fusion.how)
-    matches = match_within(a, b, matches, LAST, (used_a, used_b))
+    before = set(matches)
+    found = match_within(a, b, matches, LAST, (used_a, used_b))
+    matches = [match for match in found if match in before or alike_in_bytes(a[match.a], b[match.b])]
     spots += [_pair(a, b, match, predicted) for match in matches]
     used_a |= {m.a for m in matches}
     used_b |= {m.b for m in matches}

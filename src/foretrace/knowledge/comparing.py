@@ -9,6 +9,7 @@ from foretrace.knowledge.copying import FEEDS_GRAPH
 __all__ = [
     "DRIFT",
     "EXACT_CELLS",
+    "FARTHEST_BYTES",
     "FEWEST_QUARTILES",
     "NEAR_PLACES",
     "NEAR_ROWS",
@@ -53,6 +54,10 @@ PREDICTED_SHARE = 0.80
 NEAR_PLACES = 12
 # The same in rows, where little was paired.
 NEAR_ROWS = 24
+
+# Fusing saves what travels between parts, and leaves a fifth of it or more; a kernel that moves less than one in so
+# many of a row's bytes does not do that row's work.
+FARTHEST_BYTES = 100
 
 # A fused kernel's parts are named one by one up to this many; a line holds no more.
 PARTS_NAMED = 6
