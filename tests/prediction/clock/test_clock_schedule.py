@@ -135,6 +135,24 @@ def test_a_convolution_runs_at_the_rate_of_products():
     assert row.basis == "the sustained rate of matrix products"
 
 
+def test_convolutions_of_fp32_take_tf32_where_cudnn_has_it():
+    def convolution(gpu):
+        accesses = (Access(1, MB),), (Access(2, MB),)
+        return one(Work("convolution", "aten::convolution", "fp32", *accesses, MB, flops=10**12), gpu=find(gpu))
+
+    for gpu, key, unit in (("H200", "tf32", "tf32"), ("V100 16GB", "fp32", "fp32"), ("MI300X", "fp32", "fp32")):
+        row = convolution(gpu)
+        floor = 10**12 / find(gpu).peak_tflops[key] / 1e6
+        assert floor < row.us < 2.5 * floor, gpu
+        assert decode(row.name).decoded["dtype"] == unit
+
+
+def test_what_a_convolution_writes_has_to_reach_the_memory():
+    reads, writes = (Access(1, MB),), (Access(2, 100 * MB),)
+    row = one(Work("convolution", "aten::convolution", "bf16", reads, writes, 50 * MB, flops=10**9))
+    assert row.us > 100 * MB / H200.memory_bandwidth_gbps / 1e3
+
+
 def test_an_unknown_operator_of_an_unknown_type_still_streams_its_bytes():
     row = one(memory_bound("mylib::thing", dtype="float8_e4m3fn", kind="other"))
     assert row.us > 192 * MB / H200.memory_bandwidth_gbps / 1e3

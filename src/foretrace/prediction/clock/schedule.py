@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import exp
 
 from foretrace.knowledge.calibration.margins import MEASURED, MEMSET, MODEL_ONLY, REDUCTION, STAND_IN
@@ -47,7 +48,19 @@ def schedule(program: Program, gpu: Gpu) -> list[list[Planned]]:
     return [_rows(operator, work, share, clock) for (operator, work), share in zip(items, missing, strict=True)]
 
 
+def _as_multiplied(work: Work, clock: Machine) -> Work:
+    """The work by the type that multiplies: cuDNN's convolutions take TF32 for fp32 where a GPU has it, by default.
+
+    Matrix products do not: of ``torch.backends`` ``cudnn.allow_tf32`` is True, and ``cuda.matmul.allow_tf32`` False.
+    """
+    tf32 = clock.gpu.vendor == "NVIDIA" and "tf32" in clock.gpu.peak_tflops
+    if work.kind == "convolution" and work.dtype == "fp32" and tf32:
+        return replace(work, dtype="tf32")
+    return work
+
+
 def _rows(operator: Operator, work: Work, missing: float, clock: Machine) -> list[Planned]:
+    work = _as_multiplied(work, clock)
     if work.op == "foretrace::weight_gradient":
         return [weight_gradient_row(work, clock)]
     # What foretrace's decode kernel for the second product has to do is no epilogue, and it is one kernel, too.
@@ -141,6 +154,8 @@ def _arithmetic_us(
     assert work.flops is not None
     cold, warm = (memory_us(clock.memory, moved, warm=is_warm) for is_warm in (False, True))
     us = max(attention_us(clock.product_rates(work.dtype), work.flops), warm + missing * (cold - warm))
+    if work.kind == "convolution":  # whose result is as large as what it reads, and has to reach the memory
+        us = max(us, memory_us(clock.memory, sum(access.bytes for access in work.writes), warm=False))
     group = clock.group(attention_as(work.op, work.dtype)) if work.kind == "attention" else None
     if group is None:
         return us, clock.half_width(MODEL_ONLY), clock.basis("the sustained rate of matrix products")
