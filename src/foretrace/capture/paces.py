@@ -31,7 +31,6 @@ _HOPPER = Implementation("hopper")
 # rows does, from which the clock takes their time.
 _COMPARED = ("portable", "tma")
 
-
 # Rows above which ratios were held against measured calls, and where.
 _FEW_ROWS = 128
 _RATIOS_HOLD = ("sm_80", "sm_90")

@@ -60,14 +60,18 @@ def align_steps(a: Sequence[Item], b: Sequence[Item], *, predicted: Predicted = 
 
     def fuse(parts: tuple[int, ...], whole: int, how: How) -> None:
         # A fused kernel with a single part in sight is a pair: the other parts did not run, or elsewhere.
-        alone = _pair(a, b, Match(parts[0], whole, how), predicted)
-        spots.append(Spot("fused", how, parts, (whole,)) if len(parts) > 1 else alone)
+        if len(parts) > 1:
+            spots.append(Spot("fused", how, parts, (whole,)))
+        else:
+            spots.append(_pair(a, b, Match(parts[0], whole, how), predicted))
         used_a.update(parts)
         used_b.add(whole)
 
     def split(parts: tuple[int, ...], whole: int, how: How) -> None:
-        alone = _pair(a, b, Match(whole, parts[0], how), predicted)
-        spots.append(Spot("split", how, (whole,), parts) if len(parts) > 1 else alone)
+        if len(parts) > 1:
+            spots.append(Spot("split", how, (whole,), parts))
+        else:
+            spots.append(_pair(a, b, Match(whole, parts[0], how), predicted))
         used_b.update(parts)
         used_a.add(whole)
 
