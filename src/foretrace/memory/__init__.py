@@ -1,0 +1,1 @@
+"""The allocator's memory: snapshots and what torch prints about them, read and explained. Needs no torch."""
