@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from foretrace import explain
 from foretrace.capture.files import SUFFIX
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -21,6 +22,7 @@ NAMES = {
     "03_simple_mlp": "foretrace[torch]",
     "03_kernels_mlp": "foretrace[torch,triton,kernels]",
     "04_fused_linear_gelu": "foretrace[torch,triton]",
+    "05_memory": "foretrace[torch]",
 }
 
 RUNS = [
@@ -35,6 +37,7 @@ RUNS = [
     ),
     ("04_fused_linear_gelu", "--batch 4 --in_dim 8 --out_dim 16", "4_8_16_eager", "aten::gelu"),
     ("04_fused_linear_gelu", "--batch 4 --in_dim 8 --out_dim 16 --fused --train", "4_8_16_fused_train", "aten::gelu"),
+    ("05_memory", "--batch 1 --seq 4 --dim 8 --hidden 16", "1_4_8_16_forward", "aten::gelu"),
 ]
 
 
@@ -84,6 +87,31 @@ def test_the_kernels_example_predicts_before_it_runs_and_says_what_is_left_out(t
     assert re.search(r"foretrace +2 kernels, \d+ to \d+ µs of GPU", done.stdout)
     assert "liger is left out: it needs a GPU and the package liger-kernel" in done.stdout
     assert "foretrace's module runs in plain PyTorch" in done.stdout
+
+
+@pytest.mark.parametrize(("flags", "kept"), [("", []), ("--train", [4096, 4096])])
+def test_the_memory_example_names_gate_up_and_the_activation(tmp_path: Path, flags: str, kept: list[int]) -> None:
+    pytest.importorskip("torch", reason="recording needs the torch extra")
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "05_memory.py", *f"--batch 2 --seq 32 --dim 16 --hidden 32 {flags}".split()],
+        cwd=tmp_path,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "no snapshot: without a GPU there is no allocator history" in done.stdout
+    (trace,) = tmp_path.glob("traces/05_memory/*.gz")
+    memory = explain(trace).memory
+    assert memory is not None
+    for step in memory.devices[0].steps:
+        found = step.intermediates
+        assert found is not None
+        wide = 2 * 32 * 32 * 2  # batch, seq, hidden, two bytes a number
+        assert [(t.role, t.bytes) for t in found.tensors] == [("gate", wide), ("up", wide), ("activated", wide)]
+        assert [t.kept_bytes for t in found.tensors if t.kept_bytes] == kept
 
 
 @pytest.mark.parametrize("name", NAMES)

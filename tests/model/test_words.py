@@ -15,6 +15,7 @@ from foretrace.model.words import (
     flop,
     listed,
     many_of,
+    mebibytes,
     number,
     percent,
     rate_of,
@@ -136,3 +137,18 @@ def test_a_time_just_below_a_thousand_is_written_out():
 )
 def test_a_large_count_is_short_and_never_in_powers(how_many: int, said: str):
     assert many_of(how_many) == said
+
+
+def test_the_allocators_sizes_are_in_mebibytes_from_one_on():
+    mib = 1 << 20
+    sizes = (200 * mib, 6 * 1024 * mib, mib + mib // 2, 1 << 19, 1000, 1, 0)
+    assert [mebibytes(size) for size in sizes] == [
+        "200 MiB",
+        "6144 MiB",
+        "1.500 MiB",
+        "512 KiB",
+        "1000 B",
+        "1 B",
+        "0 B",
+    ]
+    assert mebibytes(None) == "–"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,13 +30,30 @@ class Attribution:
             when the graph was captured.
         phase: ``forward``, ``backward``, ``optimizer`` of a GPU row, or None where it cannot be told.
         module: the ``nn.Module`` frame around the launch (or around the forward operator of a backward one).
+        first_backward: step → start (ns) of its first backward operator.
     """
 
     step: NDArray[np.int64]
     op: NDArray[np.int64]
     phase: dict[int, str]
     module: dict[int, str]
+    first_backward: dict[int, int] = field(default_factory=dict)
+    _tags: _Tags | None = None
+    _forward_module: dict[int, str] = field(default_factory=dict)
     _by_step: dict[int, NDArray[np.int64]] | None = None
+
+    def place(self, row: int, *, step: int, at: int) -> tuple[str | None, str | None]:
+        """Phase and module of what happens at ``at`` (ns) in a step, below a CPU row; None for what cannot be told."""
+        tags = self._tags
+        if tags is None:
+            return None, None
+        phase = tags.phase[row]
+        if phase is None and self.first_backward:
+            begins = self.first_backward.get(step)
+            if begins is not None and at < begins:
+                phase = FORWARD
+        module = tags.module[row] or (self._forward_module.get(tags.sequence[row]) if phase == BACKWARD else None)
+        return phase, module
 
     def rows_of(self, trace: Trace, step: int) -> NDArray[np.int64]:
         """GPU rows that ``step`` launched, by start."""
@@ -71,23 +88,17 @@ def attribute(trace: Trace) -> Attribution:
     op = links.op.copy()
     op[links.graph] = -1
     tags = _tags(trace)
-    phase: dict[int, str] = {}
-    module: dict[int, str] = {}
+    made = Attribution(step=step, op=op, phase={}, module={}, _tags=tags)
     if tags is not None:
-        first_backward = _first_backward(trace, step, tags.phase)
-        forward_module = _forward_modules(trace, tags)
+        made.first_backward = _first_backward(trace, step, tags.phase)
+        made._forward_module = _forward_modules(trace, tags)
         for row, at in zip(gpu[known].tolist(), anchor[known].tolist(), strict=True):
-            tag = tags.phase[at]
-            if tag is None and first_backward:
-                begins = first_backward.get(int(step[at]))
-                if begins is not None and trace.start[at] < begins:
-                    tag = FORWARD
-            if tag is not None:
-                phase[row] = tag
-            name = tags.module[at] or (forward_module.get(tags.sequence[at]) if tag == BACKWARD else None)
-            if name is not None:
-                module[row] = name
-    return Attribution(step=step, op=op, phase=phase, module=module)
+            phase, module = made.place(at, step=int(step[at]), at=int(trace.start[at]))
+            if phase is not None:
+                made.phase[row] = phase
+            if module is not None:
+                made.module[row] = module
+    return made
 
 
 @dataclass(eq=False)

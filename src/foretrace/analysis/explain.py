@@ -11,8 +11,10 @@ from foretrace.analysis.chain import dispatch_chain, representative_step
 from foretrace.analysis.context import Context, whole
 from foretrace.analysis.costs import KernelCosts
 from foretrace.analysis.findings import DETECTORS, Detector, find_all
+from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.health import check_health
 from foretrace.analysis.kernels import coverage, elementwise, gemms, groups, kernel_reports, transfer_reports
+from foretrace.analysis.memory import trace_memory
 from foretrace.analysis.operators import operator_table
 from foretrace.analysis.steps import step_reports
 from foretrace.analysis.verdict import verdict
@@ -62,6 +64,8 @@ def report_of(
     kernels = kernel_reports(context, costs)
     info = _trace_info(context)
     operators = operator_table(context, costs)
+    facts = Facts(context=context, costs=costs, steps=step_list, kernels=kernels, health=health, operators=operators)
+    facts.memory = memory = trace_memory(facts)
     return Report(
         trace=info,
         steps=step_list,
@@ -73,11 +77,12 @@ def report_of(
         elementwise=elementwise(kernels),
         chain=dispatch_chain(context, step_list[representative_step(step_list)].index) if step_list else [],
         gaps=gaps,
-        findings=find_all(context, costs, step_list, kernels, health, operators, detectors),
+        findings=find_all(facts, detectors),
         verdict=verdict(context, step_list, kernels, health, info.unprofiled, info.has.stacks),
         coverage=coverage(context, kernels),
         health=health,
         prediction=read_prediction(trace.meta),
+        memory=memory,
     )
 
 

@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 from foretrace.capture.plan import CaptureWarning
 from foretrace.capture.recording import Recording
 from foretrace.errors import ForetraceError
-from foretrace.model.sidefile import side_path
+from foretrace.model.sidefile import side_path, snapshot_path
 
 __all__ = ["main"]
 
@@ -55,6 +55,8 @@ def main(argv: list[str]) -> int:
     try:
         with _quietly():
             recording.__enter__()
+        if recording.history is not None:  # nothing but us has run in this process
+            recording.history.began = "before the script began"
         if options["seed"] is not None:
             sys.modules["torch"].manual_seed(options["seed"])
         failure, code = _run(words)
@@ -103,6 +105,8 @@ def _discard(recording: Recording) -> str:
     """Delete a trace that nothing is in, which this process has just written; returns what to say."""
     recording.path.unlink()
     side_path(recording.path).unlink(missing_ok=True)
+    if recording.side.memory is not None and recording.side.memory.snapshot is not None:
+        snapshot_path(recording.path).unlink(missing_ok=True)
     return (
         "no PyTorch operator ran in the script's own process, so no trace was written "
         "(processes that it starts are not recorded)"

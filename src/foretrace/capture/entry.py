@@ -61,6 +61,8 @@ def profile(path: Any = None, **options: Unpack[_Options]) -> Any:
     where that exists, and ``None`` becomes ``traces/profile``. ``wait``, ``warmup``, ``active``: steps
     without the profiler, with it but thrown away, and recorded; ``wait`` and ``warmup`` are 1 when only
     ``active`` is given. ``shapes``, ``stacks``, ``memory``: operand shapes, Python stacks, allocator events.
+    On a GPU ``memory`` also records the allocator's own history from the block's start on (build the model
+    inside of it) and leaves ``x.snapshot.pickle`` for ``foretrace memory``; that slows the block a little.
     ``all_threads``: operators of every thread. ``force``: replace an existing file (with a complete recording
     only). ``label``: free text for the side file.
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from foretrace.errors import CaptureError, InputError
 from foretrace.knowledge.kineto import Call, RowKind, call_kind, row_kind, step_number
-from foretrace.model.sidefile import side_path
+from foretrace.model.sidefile import side_path, snapshot_path
 from foretrace.trace.writer import refuse_taken
 
 __all__ = ["SUFFIX", "Rows", "count_rows", "free_name", "target", "write_trace"]
@@ -79,9 +79,12 @@ def make_folder(folder: Path) -> None:
 
 
 def free_name(path: Path) -> Path:
-    """Return ``path``, or the first of ``x.2.trace.json.gz``, ``x.3.trace.json.gz``, … that is not taken."""
+    """Return ``path``, or the first of ``x.2.trace.json.gz``, ``x.3.trace.json.gz``, … that is not taken.
+
+    Nor may what lies beside a trace be taken: its side file and its memory snapshot.
+    """
     number, candidate = 1, path
-    while candidate.exists() or side_path(candidate).exists():
+    while candidate.exists() or side_path(candidate).exists() or snapshot_path(candidate).exists():
         number += 1
         candidate = _numbered(path, number)
     return candidate

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from foretrace.capture.backend import Backend, Session, Settings, default_backend
 from foretrace.capture.files import Rows, free_name, target, write_trace
+from foretrace.capture.memory import History, begun_with_the_block
 from foretrace.capture.plan import DEFAULT_WAIT, DEFAULT_WARMUP, CaptureWarning, Plan
 from foretrace.capture.verdicts import empty_trace, incomplete
 from foretrace.errors import CaptureError, ForetraceError, InputError, ProfilerActiveError, ScheduleError
-from foretrace.model.sidefile import Options, Schedule, SideFile, write_side
+from foretrace.model.sidefile import Options, Schedule, SideFile, snapshot_path, write_side
+from foretrace.trace.writer import refuse_taken
 
 if TYPE_CHECKING:
     from foretrace.model.report import Report
@@ -82,6 +84,8 @@ class Recording:
         self._steps = 0
         self._step_start_ns = 0
         self._durations_us: list[float] = []
+        self.history: History | None = None
+        """The allocator's history, where it began before this recording does; else one begins with the recording."""
         self.side = SideFile(label=label)
         """What the side file will hold; fields may be filled in until the recording is written."""
 
@@ -95,6 +99,8 @@ class Recording:
             self._target = free_name(target("traces/profile", force=True))
         else:
             self._target = target(self._wanted, force=self._force)
+        if self._settings.memory:
+            refuse_taken(snapshot_path(self._target), force=self._force)
         with _LOCK:
             if _ACTIVE:
                 raise ProfilerActiveError(
@@ -112,10 +118,16 @@ class Recording:
                 warnings.warn(sentence, CaptureWarning, stacklevel=2)
             self._session = backend.session(self._settings)
             self.side.warnings += self._session.cautions
-            self._session.start()
+            if self._settings.memory and self.history is None:
+                self.history = begun_with_the_block()
+            try:
+                self._session.start()
+            except BaseException:
+                self._end_history()
+                raise
             _ACTIVE.add(self)
         self._process = os.getpid()
-        self._dropped = weakref.finalize(self, _end_dropped, self._session, self._process)
+        self._dropped = weakref.finalize(self, _end_dropped, self._session, self.history, self._process)
         self._dropped.atexit = False
         self._state = "running"
         self._step_start_ns = backend.clock_ns()
@@ -214,7 +226,12 @@ class Recording:
             action()
         except BaseException:
             self._leave("failed")
+            self._end_history()
             raise
+
+    def _end_history(self) -> None:
+        if self.history is not None:
+            self.history.stop()
 
     # ---- the end ---------------------------------------------------------------------------------
 
@@ -235,9 +252,12 @@ class Recording:
                 self._session.export, self._target, accept=lambda rows: self._accept(rows, complete, failed)
             )
         except BaseException as error:
+            self._end_history()
             self._state = "failed"
             self._problem = str(error) if isinstance(error, ForetraceError) else type(error).__name__
             raise
+        if self.history is not None:
+            self.history.leave_beside(self._path, self.side, force=self._force)
         sentences = []
         if self._path != self._target:
             sentences.append(f"{self._target} exists and was kept; this recording is in {self._path}")
@@ -399,7 +419,7 @@ class Recording:
             print(f"foretrace: {name}: {problem}", file=sys.stderr)
 
 
-def _end_dropped(session: Session, process: int) -> None:
+def _end_dropped(session: Session, history: History | None, process: int) -> None:
     """Stop the profiler of a recording that was entered, never left and then forgotten."""
     if process != os.getpid():
         return
@@ -408,6 +428,8 @@ def _end_dropped(session: Session, process: int) -> None:
         "use `with foretrace.profile(...):`",
         file=sys.stderr,
     )
+    if history is not None:
+        history.stop()
     try:
         session.stop()
     except Exception as error:  # the garbage collector may have called, and nobody could catch it

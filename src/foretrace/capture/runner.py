@@ -12,13 +12,15 @@ from typing import Any
 
 from foretrace.capture.backend import Backend
 from foretrace.capture.files import Rows
+from foretrace.capture.memory import NO_GPU, History
 from foretrace.capture.plan import Plan
 from foretrace.capture.recording import Recording
 from foretrace.capture.variants import MODES, check_variant, compiles, graphs_compiled, make_step, replays_graphs
 from foretrace.capture.workloads import Program
 from foretrace.errors import CaptureError, EmptyTraceError, ForetraceError, InputError
-from foretrace.model.sidefile import Schedule, SideFile, Unprofiled
+from foretrace.model.sidefile import Schedule, SideFile, Unprofiled, snapshot_path, write_side
 from foretrace.timing import clock_for, measure
+from foretrace.trace.writer import refuse_taken
 
 __all__ = ["Outcome", "Request", "pick_device", "record_variant"]
 
@@ -96,14 +98,48 @@ def record_variant(
 ) -> Outcome:
     """Build the program, time it without the profiler, record it, and write the trace with its side file.
 
+    With ``request.memory`` on a GPU the allocator's history goes from before the program is built to the end of the
+    recording. It costs time and turning it off forgets it, so the timing comes after the recording then.
+
     ``say`` gets one line of progress at a time. Raises what :func:`foretrace.profile` raises, and
     :class:`CaptureError` when the program itself fails.
     """
-    import torch
-
     if request.mode not in MODES:
         raise InputError(f"--mode {request.mode} is not known; choose from {', '.join(MODES)}")
     note = check_variant(variant, request.device.partition(":")[0])
+    history = _history(request, path, force=force) if request.memory else None
+    try:
+        return _record(request, variant, path, history, note, force=force, backend=backend, say=say)
+    finally:
+        if history is not None:
+            history.stop()
+
+
+def _history(request: Request, path: Path, *, force: bool) -> History:
+    """Begin the allocator's history, unless the program runs on a CPU."""
+    import torch
+
+    refuse_taken(snapshot_path(path), force=force)
+    history = History(torch, "before the model was built")
+    if not request.device.startswith("cuda"):
+        history.why_not = NO_GPU
+    history.start()
+    return history
+
+
+def _record(
+    request: Request,
+    variant: str,
+    path: Path,
+    history: History | None,
+    note: str | None,
+    *,
+    force: bool,
+    backend: Backend | None,
+    say: Callable[[str], None],
+) -> Outcome:
+    import torch
+
     torch.manual_seed(request.seed)
     step = make_step(request.make(), variant, request.mode, say)
     side = SideFile(
@@ -131,6 +167,8 @@ def record_variant(
         backend=backend,
     )
     recording.side = side
+    recording.history = history
+    timed_last = history is not None and history.why_not is None and request.warm_calls > 0
     side.schedule = Schedule(
         wait=request.plan.wait,
         warmup=request.plan.warmup,
@@ -148,27 +186,49 @@ def record_variant(
         with _failure_said(variant):
             for _ in range(request.warm_calls - 1):
                 step()
-            _time_unprofiled(step, request, side)
+            if timed_last:
+                side.missing["unprofiled"] = "the program was to be timed after the recording, which did not end well"
+            else:
+                _time_unprofiled(step, request, side)
     else:
         side.missing["first_call_us"] = "a cold recording: the first call is step 0 of the schedule"
         side.missing["unprofiled"] = "a cold recording: timing the steps first would warm them up"
     graphs_after = graphs_compiled()
-    if not compiles(variant):
-        side.missing["recompiles"] = "eager code is not compiled"
-    elif request.warm_calls == 0 or graphs_before is None or graphs_after is None:
-        side.missing["recompiles"] = "compilation was not watched from its start"
-    else:
-        side.recompiles = graphs_after - graphs_before
+    _count_recompiles(side, request, variant, graphs_before, graphs_after)
     with recording as p:
         for _ in p.steps():
             with _failure_said(variant):
                 step()
+    if timed_last:
+        _time_last(step, request, variant, recording)
     outcome = Outcome(recording.path, recording.rows, recording.side)
     if request.device.startswith("cuda") and not outcome.rows.kernels:
         raise EmptyTraceError(
             f"the workload ran on the GPU and {outcome.path} holds no kernel; `foretrace doctor` finds out why"
         )
     return outcome
+
+
+def _count_recompiles(side: SideFile, request: Request, variant: str, before: int | None, after: int | None) -> None:
+    if not compiles(variant):
+        side.missing["recompiles"] = "eager code is not compiled"
+    elif request.warm_calls == 0 or before is None or after is None:
+        side.missing["recompiles"] = "compilation was not watched from its start"
+    else:
+        side.recompiles = after - before
+
+
+def _time_last(step: Callable[[], Any], request: Request, variant: str, recording: Recording) -> None:
+    """Time the program when the recording is over and the allocator's history is off; complete the side file."""
+    side = recording.side
+    with _failure_said(variant):
+        _time_unprofiled(step, request, side)
+    side.missing.pop("unprofiled", None)
+    if side.memory is not None:
+        side.memory.timing = (
+            "the unprofiled timing ran after the recording, with the history off; first_call_us was taken with it on"
+        )
+    write_side(recording.path, side)
 
 
 def _keep_cupti(cuda: str | None) -> None:

@@ -117,7 +117,12 @@ class TorchSession:
         self.activities = [item.name for item in wanted]
         self.cautions: list[str] = []
         options: dict[str, Any] = {}
-        if settings.all_threads:
+        if settings.all_threads and settings.memory:
+            # With profile_all_threads torch 2.13 writes no allocator row at all.
+            self.cautions.append(
+                "allocator events were recorded, and with them only the operators of the main thread (and of autograd)"
+            )
+        elif settings.all_threads:
             # Not in torch 2.4, in torch 2.13; tried rather than looked up, since the class is private.
             try:
                 options["experimental_config"] = torch._C._profiler._ExperimentalConfig(profile_all_threads=True)

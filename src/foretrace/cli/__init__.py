@@ -30,6 +30,8 @@ COMMANDS = {
     "compare": "say what differs between traces of one program, and what stayed the same",
     "explain-kernel": "decode kernel names in words or as JSON lines",
     "bench": "time variants against each other, check their results, hold them against the limits",
+    "memory": "read an allocator snapshot: where memory is, what pins it, would a request succeed",
+    "oom": "explain an out-of-memory message: what it was, what helps and what cannot",
     "demo": "profile an MLP on this machine and explain it, then one recorded on an H200",
     "doctor": "check whether this machine can record GPU traces, and say how to mend it",
 }

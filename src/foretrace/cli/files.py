@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from foretrace.errors import InputError
 from foretrace.report.text import clean, columns_of, wants_color
 from foretrace.report.view import View
 
-__all__ = ["check_sources", "deliver", "reading", "target_of", "view_for", "write"]
+__all__ = ["check_sources", "deliver", "progress_of", "reading", "target_of", "view_for", "write"]
 
 _LARGE_BYTES = 50_000_000  # from here on reading takes long enough to say so
+_BAR = 30
 
 
 def check_sources(paths: Sequence[str]) -> None:
@@ -46,6 +47,30 @@ def reading(paths: Sequence[str]) -> Iterator[None]:
     finally:
         if told:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def progress_of(path: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on the terminal that what reads the file moves, ``(bytes done, bytes in all)``; None where none is due."""
+    if _size(path) < _LARGE_BYTES or not sys.stderr.isatty():
+        yield None
+        return
+    name, drawn = clean(Path(path).name), -1
+
+    def move(done: int, whole: int) -> None:
+        nonlocal drawn
+        part = 100 * done // whole if whole else 0
+        if part == drawn:
+            return
+        drawn = part
+        cells = part * _BAR // 100
+        bar = f"{'█' * cells}{'·' * (_BAR - cells)}"
+        print(f"\rreading {name}  {bar} {part:3} % of {whole / 1e6:.0f} MB", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield move
+    finally:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _size(path: str) -> int:

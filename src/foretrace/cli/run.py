@@ -33,7 +33,7 @@ from foretrace.cli import expecting, flags, streams
 from foretrace.cli.run_target import keep_script_apart, what_to_run
 from foretrace.cli.subject import SIZES, Subject, add_size_flags, given_sizes
 from foretrace.errors import ForetraceError, InputError
-from foretrace.model.sidefile import SideFile, read_side, side_path
+from foretrace.model.sidefile import SideFile, read_side, side_path, snapshot_path
 
 if TYPE_CHECKING:
     from foretrace.capture.runner import Outcome
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flag("warm_calls", type=int, metavar="N", help="calls before the first step (3); 0 records a cold start")
     flag("no_shapes", action="store_true", help="do not record operand shapes")
     flag("stacks", action="store_true", help="record Python stacks (larger, slower)")
-    flag("memory", action="store_true", help="record allocator events")
+    flag("memory", action="store_true", help="record allocator events; on a GPU also a snapshot for foretrace memory")
     flag("seed", type=int, metavar="N", help="seed of parameters and inputs (0)")
     flag("label", metavar="TEXT", help="free text for the side file and the file's name")
     flag("tag", metavar="NAME", help="name of the file instead of the one made of the sizes")
@@ -309,6 +309,9 @@ def _tell(path: Path, args: argparse.Namespace) -> int:
                 _say(str(error))
                 code = error.exit_code
             print()
+        snapshot = _snapshot_of(path, read_side(path)) if args.memory else None
+        if snapshot is not None:
+            print(f"snapshot: {snapshot}")
         print(f"trace: {path}", flush=True)
     except (ForetraceError, OSError):  # standard output is closed or full
         _say(f"trace: {path}")
@@ -344,6 +347,9 @@ def _print_json(
     recordings = []
     for path, side in written:
         recording: dict[str, Any] = {"trace": str(path), "side_file": str(side_path(path)), "side": side}
+        if args.memory:
+            snapshot = _snapshot_of(path, side)
+            recording["snapshot"] = None if snapshot is None else str(snapshot)
         if args.expected is not None:
             from foretrace.prediction.expect import check
 
@@ -353,6 +359,15 @@ def _print_json(
     document = {"schema": SCHEMA, "recordings": recordings, "exit_code": exit_code}
     streams.to_stdout(msgspec.json.encode(document) + b"\n")
     return code
+
+
+def _snapshot_of(path: Path, side: SideFile | None) -> Path | None:
+    """The allocator's snapshot beside a trace; where there is none, the reason is said."""
+    if side is not None and side.memory is not None and side.memory.snapshot is not None:
+        return snapshot_path(path)
+    reason = None if side is None else side.missing.get("memory.snapshot")
+    _say(f"no snapshot: {reason or 'the side file does not say why'}")
+    return None
 
 
 def _say(sentence: str) -> None:

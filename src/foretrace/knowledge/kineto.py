@@ -133,7 +133,8 @@ _CALLS: tuple[tuple[re.Pattern[str], Call], ...] = tuple(
         (r"(zeCommandListAppendLaunch|piEnqueueKernel|urEnqueueKernelLaunch)", Call.LAUNCH_KERNEL),
         (r"(cuda|hip|cu)Mem(cpy|Prefetch)", Call.MEMCPY),
         (r"(urEnqueueUSMMemcpy|urEnqueueMemBuffer(Read|Write|Copy))", Call.MEMCPY),
-        (r"(cuda|hip|cu)Mem[sS]et", Call.MEMSET),
+        # cuMemSetAccess maps pages of an expandable segment; it sets no memory.
+        (r"(cuda|hip|cu)Mem[sS]et(?!Access)", Call.MEMSET),
         (r"(urEnqueueUSMFill|urEnqueueMemBufferFill)", Call.MEMSET),
         (r"(cuda|hip|cu)StreamWaitEvent", Call.STREAM_WAIT),
         (r"(cuda|hip)(Device|Stream|Event|Thread)Synchronize", Call.SYNCHRONIZE),

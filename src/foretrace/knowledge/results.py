@@ -19,7 +19,16 @@ from foretrace.knowledge.costs.gemm import broadcast
 from foretrace.knowledge.costs.pointwise import OPERANDS
 from foretrace.knowledge.dtypes import promote
 
-__all__ = ["Tensor", "Transfer", "accumulates_gradient", "is_fill", "is_pointwise", "transfer"]
+__all__ = [
+    "Tensor",
+    "Transfer",
+    "accumulates_gradient",
+    "is_activation",
+    "is_fill",
+    "is_pointwise",
+    "is_product",
+    "transfer",
+]
 
 
 class Tensor(msgspec.Struct, frozen=True):
@@ -61,12 +70,27 @@ _LIKE_FIRST_NAMES = """
 """
 _LIKE_FIRST = frozenset(_LIKE_FIRST_NAMES.split())
 _FILLS = frozenset({"fill", "zero"})
+# torch.nn's activations without a second tensor.
+_ACTIVATION_NAMES = """
+    relu relu6 hardtanh hardswish hardsigmoid leaky_relu elu selu celu gelu silu mish softplus sigmoid tanh
+"""
+_ACTIVATIONS = frozenset(_ACTIVATION_NAMES.split())
 
 
 def is_pointwise(op: str) -> bool:
     """Whether an operator works element by element (``aten::`` and in-place underscore optional)."""
     base = op.removeprefix("aten::")
     return base in OPERANDS or base.removesuffix("_") in OPERANDS or base.removesuffix("_") in _FILLS
+
+
+def is_activation(op: str) -> bool:
+    """Whether an operator is an activation function of one tensor (``aten::gelu``, ``relu_``)."""
+    return op.removeprefix("aten::").removesuffix("_") in _ACTIVATIONS
+
+
+def is_product(op: str) -> bool:
+    """Whether an operator is a matrix product whose result follows from its operands (``aten::addmm``)."""
+    return op.removeprefix("aten::") in _PRODUCTS
 
 
 def accumulates_gradient(node: str) -> bool:

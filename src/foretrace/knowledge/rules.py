@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from foretrace.knowledge.rule import Rule, Severity
 from foretrace.knowledge.rules_kernels import KERNEL_RULES
+from foretrace.knowledge.rules_memory import MEMORY_RULES
 from foretrace.knowledge.rules_timeline import TIMELINE_RULES
 
 __all__ = ["RULES", "Rule", "Severity"]
 
-RULES: dict[str, Rule] = {**KERNEL_RULES, **TIMELINE_RULES}
+RULES: dict[str, Rule] = {**KERNEL_RULES, **TIMELINE_RULES, **MEMORY_RULES}

@@ -116,10 +116,9 @@ class Segment:
 class History:
     """What the allocator did on one device, oldest first, as columns of equal length.
 
-    ``action``: numbers into `ACTIONS`. ``address`` and ``size``: of the block or segment; of an ``oom`` the size that
-    was asked for, and its address is what the device had free. ``size`` is what the program asked for. ``time_us``: since
-    the epoch, 0 where versions before 2.1 recorded none. ``stream``, ``stack``. ``metadata``: numbers into
-    ``texts``, -1 for none.
+    ``action``: numbers into `ACTIONS`. ``address``, ``size``: of the block, as it was asked for, or of the segment; of
+    an ``oom`` what the device had free, and what was asked for. ``time_us``: since the epoch, 0 where versions before
+    2.1 recorded none. ``metadata``: numbers into ``texts``, -1 for none.
     """
 
     device: int

@@ -14,7 +14,7 @@ and other processes. Of what is reserved and not active, `Free` and `Fragmentati
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -63,7 +63,7 @@ class Source(msgspec.Struct, kw_only=True):
     path: str
     format: Format
     device: int | None
-    settings: dict[str, object]  # the allocator's, as recorded
+    settings: dict[str, Any]  # the allocator's, as recorded
     repairs: list[str]
     resolution_bytes: int = 1  # 1: exact; 1048576 where the source is cut to MiB
 
@@ -163,7 +163,7 @@ class Alive(msgspec.Struct, kw_only=True):
     where: str
     stack: list[str]
     bytes: int
-    blocks: int
+    blocks: int | None
     annotation: str | None = None
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from foretrace.model.prediction import PredictionInfo
+from foretrace.model.trace_memory import TraceMemory
 
 __all__ = [
     "SCHEMA",
@@ -344,3 +345,4 @@ class Report(msgspec.Struct, kw_only=True):
     coverage: Coverage
     health: list[Health]
     prediction: PredictionInfo | None = None  # of a predicted trace: how sure, and what it rests on
+    memory: TraceMemory | None = None  # None: no allocator rows were recorded (profile_memory)

@@ -15,6 +15,8 @@ import msgspec
 from foretrace.model.bench import Bench
 from foretrace.model.comparison import Comparison
 from foretrace.model.expectations import Checked
+from foretrace.model.memory import Memory
+from foretrace.model.oom import Oom
 from foretrace.model.report import Report
 
 __all__ = ["DOCUMENTS", "schema_of", "schema_path", "schema_text"]
@@ -25,6 +27,8 @@ DOCUMENTS: dict[type[msgspec.Struct], str] = {
     Checked: "Expectations held against one profiler trace: what held, what broke and why, what is unknown.",
     Comparison: "What differs between a baseline trace and others.",
     Bench: "Variants of one program timed against each other.",
+    Memory: "What a process's GPU memory is: sizes, fragmentation, what pins it, and whether a request would succeed.",
+    Oom: "Out-of-memory messages explained: why, whose memory it was, what helps and what cannot.",
 }
 
 

@@ -18,8 +18,10 @@ import msgspec
 
 __all__ = [
     "SCHEMA",
+    "DeviceMemory",
     "GpuState",
     "Machine",
+    "MemoryHistory",
     "Options",
     "Schedule",
     "SideFile",
@@ -27,6 +29,7 @@ __all__ = [
     "Unprofiled",
     "read_side",
     "side_path",
+    "snapshot_path",
     "write_side",
 ]
 
@@ -100,6 +103,31 @@ class Unprofiled(msgspec.Struct, kw_only=True):
     warmup: int = 0
 
 
+class DeviceMemory(msgspec.Struct, kw_only=True):
+    """One GPU's memory when the snapshot was taken; sizes in bytes, peaks and counts since the process began."""
+
+    index: int
+    free_bytes: int | None = None  # of the whole device, as the driver says (other processes count)
+    total_bytes: int | None = None
+    allocated_bytes: int | None = None
+    reserved_bytes: int | None = None
+    peak_allocated_bytes: int | None = None
+    peak_reserved_bytes: int | None = None
+    alloc_retries: int | None = None  # how often the allocator gave up its cache to serve a request
+    ooms: int | None = None
+    memory_fraction: float | None = None  # the share this process may use; None: no limit was set, or torch cannot say
+
+
+class MemoryHistory(msgspec.Struct, kw_only=True):
+    """What the allocator's own history gave (``--memory``); ``None`` in the side file: it was not asked for."""
+
+    snapshot: str | None = None  # name of the pickle beside the trace, no folder
+    began: str | None = None  # "before the model was built" | "before the script began" | "when the block began" | …
+    max_entries: int | None = None  # events that the history keeps, the last ones
+    timing: str | None = None  # what of the timings ran while the history was on
+    devices: list[DeviceMemory] = []
+
+
 class SideFile(msgspec.Struct, kw_only=True):
     """Everything known about a recording that its trace lacks."""
 
@@ -126,6 +154,7 @@ class SideFile(msgspec.Struct, kw_only=True):
     recompiles: int | None = None  # graphs torch.compile made after the first call
     peak_memory_bytes: int | None = None  # largest allocated CUDA memory during the unprofiled pass
     exit_code: int | None = None  # of a recorded script
+    memory: MemoryHistory | None = None
     warnings: list[str] = []
     missing: dict[str, str] = {}
 
@@ -138,6 +167,12 @@ def side_path(trace_path: str | os.PathLike[str]) -> Path:
         if name.lower().endswith(suffix) and len(name) > len(suffix):
             name = name[: -len(suffix)]
     return path.with_name(name + ".side.json")
+
+
+def snapshot_path(trace_path: str | os.PathLike[str]) -> Path:
+    """Return where a trace's allocator snapshot lies: ``x.trace.json.gz`` and ``x.json`` → ``x.snapshot.pickle``."""
+    side = side_path(trace_path)
+    return side.with_name(side.name.removesuffix(".side.json").removesuffix(".trace") + ".snapshot.pickle")
 
 
 def read_side(trace_path: str | os.PathLike[str]) -> SideFile | None:

@@ -19,6 +19,7 @@ __all__ = [
     "flop",
     "listed",
     "many_of",
+    "mebibytes",
     "number",
     "percent",
     "scale_of_times",
@@ -93,6 +94,17 @@ def _prefixed(value: float | None, unit: str, digits: int) -> str:
 def bytes_of(value: float | None) -> str:
     """A size: "50.3 MB"."""
     return _prefixed(value, "B", 3)
+
+
+def mebibytes(value: float | None) -> str:
+    """A size in the allocator's own units, which are binary: "200 MiB", "27.9 MiB", "512 B".
+
+    Always MiB from 1 MiB on, so that sums can be checked by eye and match what torch prints.
+    """
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    unit, factor = next(((u, f) for u, f in (("MiB", 1 << 20), ("KiB", 1 << 10)) if abs(value) >= f), ("B", 1))
+    return f"{whole(value / factor) if value % factor == 0 else number(value / factor, 4)} {unit}"
 
 
 def rate_of(gigabytes: float | None) -> str:

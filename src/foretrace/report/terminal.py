@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from foretrace.model.report import Report
-from foretrace.report import advice, clock, host, screen, trust, work
+from foretrace.report import advice, clock, host, screen, trace_memory, trust, work
 from foretrace.report.text import Line, Span, fitted, paint, plain
 from foretrace.report.view import SECTIONS, View
 
@@ -19,10 +19,14 @@ _RENDERERS = {
     "gemms": work.gemms,
     "elementwise": work.elementwise,
     "transfers": work.transfers,
+    "memory": trace_memory.memory,
     "chain": host.chain,
     "operators": host.operators,
     "metadata-only": host.metadata_only,
 }
+
+# Shown among all sections only where something of it was recorded, since hardly a trace has it.
+_WHERE_RECORDED = frozenset({"memory"})
 
 
 def render(report: Report, view: View | None = None) -> str:
@@ -38,7 +42,8 @@ def render(report: Report, view: View | None = None) -> str:
         wanted = [name for name in SECTIONS if name in view.sections]
     else:
         content = screen.first_screen(report, view)
-        wanted = list(SECTIONS) if view.everything else []
+        wanted = [name for name in SECTIONS if name not in _WHERE_RECORDED or report.memory is not None]
+        wanted = wanted if view.everything else []
     for name in wanted:
         content += [[], *_section(name, report, view)]
     content = [fitted(row, view.width) for row in content]

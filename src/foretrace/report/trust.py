@@ -196,6 +196,7 @@ def _offered(report: Report) -> list[str]:
         "gemms": report.gemms,
         "elementwise": report.elementwise,
         "transfers": report.transfers,
+        "memory": report.memory is not None,
         "chain": report.chain,
         "operators": report.operators,
         "metadata-only": any(operator.metadata_only for operator in report.operators),

@@ -19,6 +19,7 @@ SECTIONS = {
     "gemms": "Matrix products",
     "elementwise": "Elementwise, reductions and copies on the GPU",
     "transfers": "Memory copies and sets",
+    "memory": "Memory by step",
     "chain": "Dispatch chain",
     "operators": "Operators",
     "metadata-only": "Operators that launch nothing",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from foretrace.analysis.context import Context
-from foretrace.analysis.costs import KernelCosts
 from foretrace.analysis.findings import (
     allocator,
     attention,
@@ -19,6 +17,7 @@ from foretrace.analysis.findings import (
     graphs,
     idle_time,
     launches,
+    memory,
     memsets,
     optimizer,
     precision,
@@ -35,7 +34,7 @@ from foretrace.analysis.findings.host import pace
 from foretrace.analysis.health import trusted
 from foretrace.analysis.pace import NEEDED_CHECKS
 from foretrace.knowledge.limits import UPPER_BOUND_WEIGHT
-from foretrace.model.report import Finding, Health, Kernel, Operator, Step
+from foretrace.model.report import Finding
 
 __all__ = ["DETECTORS", "Detector", "find_all"]
 
@@ -55,6 +54,8 @@ DETECTORS: list[Detector] = [
     memsets.find,
     quiet.find,
     allocator.find,
+    memory.find_retries,
+    memory.find_intermediates,
     communication.find,
     compiled.find,
     cpu_work.find,
@@ -70,23 +71,14 @@ DETECTORS: list[Detector] = [
 _ORDER = {"warning": 0, "note": 1, "info": 2}
 
 
-def find_all(
-    context: Context,
-    costs: KernelCosts,
-    steps: list[Step],
-    kernels: list[Kernel],
-    health: Sequence[Health] = (),
-    operators: Sequence[Operator] = (),
-    detectors: Sequence[Detector] = DETECTORS,
-) -> list[Finding]:
+def find_all(facts: Facts, detectors: Sequence[Detector] = DETECTORS) -> list[Finding]:
     """All findings: what saves time first (most first), then by severity, then by rule.
 
     An upper bound counts half against a saving that follows from what was measured. Where the CPU sets the pace, what
     holds it up comes first: less GPU time does not shorten such a step. A trace that cannot be trusted gets no savings.
     """
-    facts = Facts(context=context, costs=costs, steps=steps, kernels=kernels, health=health, operators=operators)
     found = [finding for detector in detectors for finding in detector(facts)]
-    if not trusted(health, *NEEDED_CHECKS):
+    if not trusted(facts.health, *NEEDED_CHECKS):
         found = [finding for finding in found if finding.saving_us is None]
     known = facts.once(pace)
     cpu_bound = known is not None and known.setter == "cpu"

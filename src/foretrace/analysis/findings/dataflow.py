@@ -7,7 +7,7 @@ inference must say that it is one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -18,7 +18,7 @@ from foretrace.knowledge.limits import RECENT_RESULTS
 from foretrace.knowledge.results import Tensor, Transfer, accumulates_gradient, is_pointwise, transfer
 from foretrace.model.report import Kernel
 
-__all__ = ["Work", "chains", "infer"]
+__all__ = ["Work", "chains", "follow", "infer", "works_of"]
 
 _GENERATED = frozenset({"elementwise", "fused"})
 
@@ -73,9 +73,14 @@ class Work:
 
 def infer(facts: Facts) -> list[Work]:
     """All works of the selected steps in order of start, with their sources and takers filled in."""
+    return follow(works_of(facts))
+
+
+def follow(works: Iterable[tuple[int, Work]]) -> list[Work]:
+    """Fill in the sources and takers of works, each given with the stream (or thread) it runs on, in order of start."""
     found: list[Work] = []
     flows: dict[tuple[int, int], _Stream] = {}
-    for stream, work in _works(facts):
+    for stream, work in works:
         flow = flows.get((work.step, stream))
         if flow is None:
             flow = flows[work.step, stream] = _Stream()
@@ -193,7 +198,7 @@ def _side_by_side(one: Work, other: Work) -> bool:
     return same_node and one.name == other.name and min(len(one.moved.reads), len(other.moved.reads)) > 1
 
 
-def _works(facts: Facts) -> Iterator[tuple[int, Work]]:
+def works_of(facts: Facts) -> Iterator[tuple[int, Work]]:
     """(stream, work) for every operator call of a step that launched work of its own, in order of start."""
     context = facts.context
     trace, attribution = context.trace, context.attribution

@@ -13,6 +13,7 @@ from foretrace.knowledge.kineto import RowKind, source_line
 from foretrace.knowledge.limits import LEAST_SAVING_US, WORTH_SAVING
 from foretrace.knowledge.rules import RULES
 from foretrace.model.report import Evidence, Finding, Health, Kernel, Operator, Step
+from foretrace.model.trace_memory import TraceMemory
 from foretrace.model.words import time
 
 __all__ = ["Facts"]
@@ -32,6 +33,7 @@ class Facts:
     kernels: list[Kernel]
     health: Sequence[Health] = ()
     operators: Sequence[Operator] = ()
+    memory: TraceMemory | None = None
     _kept: dict[Any, Any] = field(default_factory=dict)
 
     @cached_property

@@ -1,0 +1,136 @@
+"""Read what the CUDA allocator held: where memory is, what pins it, and whether a request would succeed.
+
+  foretrace memory snapshot.pickle                      one screen (torch.cuda.memory._dump_snapshot)
+  foretrace memory snapshot.pickle --request 200MiB     would this allocation succeed now, from where, or why not
+  foretrace memory snapshot.pickle --map                a row a segment: held, pending, holes, free
+  foretrace memory snapshot.pickle --json               schema foretrace.memory/1
+  foretrace memory summary.txt                          memory_summary(), memory_stats(), a raw memory timeline
+  foretrace memory convert snapshot.pickle --protocol 4 -o viewable.pickle      for viewers that refuse protocol 5
+
+A snapshot is read as data only: no code in it runs. Needs no torch. How to record one: foretrace run … --memory, or
+torch.cuda.memory._record_memory_history() before the model is made and _dump_snapshot() at the end. Sizes are
+written 200MiB, 1.5GiB, 2GB, or in bytes. What the device has free is not in a snapshot: --device-free says it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from foretrace.cli import flags
+from foretrace.cli.files import check_sources, deliver, progress_of, target_of, view_for
+from foretrace.cli.streams import say
+from foretrace.errors import InputError
+
+__all__ = ["add_arguments", "run"]
+
+_CONVERT = "convert"
+_UNITS = {
+    "": 1, "b": 1,
+    "k": 1 << 10, "kib": 1 << 10, "kb": 1000,
+    "m": 1 << 20, "mib": 1 << 20, "mb": 1000**2,
+    "g": 1 << 30, "gib": 1 << 30, "gb": 1000**3,
+    "t": 1 << 40, "tib": 1 << 40, "tb": 1000**4,
+}  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``foretrace memory``."""
+    parser.add_argument(
+        "words", nargs="+", metavar="SNAPSHOT", help="the file, or - for standard input; convert FILE writes it anew"
+    )
+    flags.add_output(parser, json="the whole document as one line of JSON")
+    parser.add_argument("--request", type=size, metavar="SIZE", help="would an allocation of this size succeed now")
+    parser.add_argument("--stream", type=whole, metavar="N", help="the stream of the request (the busiest)")
+    parser.add_argument("--pool", type=pool, metavar="A.B", help="the pool of the request (0.0, ordinary tensors)")
+    parser.add_argument("--device", type=whole, metavar="N", help="the device (the one with most reserved)")
+    parser.add_argument("--device-free", type=size, metavar="SIZE", help="what the device has free (nvidia-smi)")
+    parser.add_argument("--device-total", type=size, metavar="SIZE", help="the device's memory")
+    parser.add_argument(
+        "--limit", type=size, metavar="SIZE", help="the process's limit (set_per_process_memory_fraction)"
+    )
+    parser.add_argument("--map", action="store_true", help="draw the segments")
+    parser.add_argument("--protocol", type=int, choices=range(6), default=4, help="of convert: the pickle protocol (4)")
+    flags.add_rows(parser, everything="every row, every segment")
+
+
+def size(text: str) -> int:
+    """Bytes of ``200MiB``, ``1.5 GiB``, ``2GB`` (decimal) or ``4096``, as the type of a flag."""
+    number = text.strip().lower().replace(" ", "")
+    digits = number.rstrip("abcdefghijklmnopqrstuvwxyz")
+    try:
+        value = float(digits) * _UNITS[number[len(digits) :]]
+    except (ValueError, KeyError):
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 200MiB, 1.5GiB, 2GB, or bytes") from None
+    if not 0 <= value < 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size a device could have")
+    return round(value)
+
+
+def whole(text: str) -> int:
+    """A whole number, not negative, decimal or 0x…, as the type of a flag."""
+    try:
+        value = int(text, 0)
+    except ValueError:
+        value = -1
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return value
+
+
+def pool(text: str) -> tuple[int, int]:
+    """A pool as the map shows it, ``0.1``, as the type of a flag."""
+    first, dot, second = text.partition(".")
+    if not (dot and first.isdecimal() and second.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no pool; write 0.1 as the map shows it")
+    return int(first), int(second)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read one file and say what it holds; or write a snapshot anew."""
+    if args.words[0] == _CONVERT and len(args.words) == 2 and not Path(_CONVERT).exists():
+        return _convert(args, args.words[1])
+    if len(args.words) != 1:
+        raise InputError(
+            "foretrace memory reads one file at a time; to write one anew: foretrace memory convert FILE -o NEW"
+        )
+    path: str = args.words[0]
+    check_sources([path])
+    target = None if args.output == "-" else target_of(args.output, force=args.force, sources=[path])
+    from foretrace.memory.examine import examine_file
+
+    with progress_of(path) as progress:
+        memory = examine_file(
+            path,
+            device=args.device,
+            request_bytes=args.request,
+            stream=args.stream,
+            pool=args.pool,
+            device_free_bytes=args.device_free,
+            device_total_bytes=args.device_total,
+            limit_bytes=args.limit,
+            progress=progress,
+        )
+    if args.json:
+        from foretrace.report.json import to_json
+
+        content = to_json(memory)
+    else:
+        from foretrace.report.memory import render_memory
+
+        view = view_for(target, everything=args.everything, top=args.top)
+        content = render_memory(memory, view, segments=args.map).encode("utf-8", "replace")
+    deliver(content, target, force=args.force)
+    return 0
+
+
+def _convert(args: argparse.Namespace, path: str) -> int:
+    check_sources([path])
+    target = target_of(args.output, force=args.force, sources=[path])
+    if target is None:
+        raise InputError("convert writes a file: name it with -o NEW.pickle")
+    from foretrace.memory.reading.convert import convert
+
+    convert(path, target, protocol=args.protocol, force=args.force)
+    say(f"wrote {target} (pickle protocol {args.protocol})")
+    return 0

@@ -1,0 +1,1 @@
+"""Out-of-memory messages: found in a pasted text, and explained."""

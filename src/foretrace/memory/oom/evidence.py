@@ -1,0 +1,158 @@
+"""The verdict on a message, held against an allocator snapshot of the same process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from foretrace.errors import InputError
+from foretrace.knowledge import allocator
+from foretrace.knowledge.out_of_memory import ACCOUNT_NOISE_BYTES, printed
+from foretrace.memory.oom.messages import Message
+from foretrace.memory.oom.verdict import Judgement
+from foretrace.model.oom import SnapshotCheck
+
+if TYPE_CHECKING:
+    from foretrace.memory.snapshot import Snapshot
+    from foretrace.model.memory import Memory
+
+__all__ = ["check", "conf_of", "examined"]
+
+_PINS = 3
+
+
+def examined(snapshot: Snapshot, message: Message, judgement: Judgement) -> Memory | None:
+    """What the snapshot says of the message's device; None where it holds nothing of that device."""
+    from foretrace.memory.examine import examine
+
+    size, stream = _failed(snapshot, message)
+    if size is None and judgement.requested is not None:
+        size = judgement.requested.nominal
+    try:
+        return examine(
+            snapshot,
+            device=message.device,
+            request_bytes=size,
+            stream=stream,
+            device_free_bytes=message.free.nominal if message.free is not None else None,
+            limit_bytes=message.allowed.nominal if message.allowed is not None else None,
+        )
+    except InputError:
+        if message.device is None:
+            raise
+        return None
+
+
+def _failed(snapshot: Snapshot, message: Message) -> tuple[int | None, int | None]:
+    """Size and stream of the request that failed: the last one in the history that the message's size can be of."""
+    from foretrace.memory.snapshot import ACTIONS
+
+    history = None if message.device is None else snapshot.history(message.device)
+    if history is None or message.asked is None:
+        return None, None
+    failed = (history.action == ACTIONS.index("oom")).nonzero()[0].tolist()
+    for at in reversed(failed):
+        size = int(history.size[at])
+        if message.asked.low <= _segment(size) <= message.asked.high:
+            return size, int(history.stream[at])
+    return None, None
+
+
+def conf_of(memory: Memory) -> dict[str, str]:
+    """The allocator's options as the snapshot records them, in the words of its configuration string."""
+    settings = memory.source.settings
+    conf: dict[str, str] = {}
+    for name, value in settings.items():
+        if name.endswith(allocator.ALLOC_CONF) and isinstance(value, str):
+            for pair in value.split(","):
+                option, colon, said = pair.partition(":")
+                if colon:
+                    conf[option.strip()] = said.strip()
+    if isinstance(expandable := settings.get("expandable_segments"), bool):
+        conf["expandable_segments"] = str(expandable)
+    split = settings.get("max_split_size")
+    if isinstance(split, int) and split > 0 and "max_split_size_mb" not in conf:
+        conf["max_split_size_mb"] = str(split // allocator.MIB)
+    return conf
+
+
+def check(memory: Memory, message: Message, judgement: Judgement) -> tuple[SnapshotCheck, bool]:
+    """Whether the snapshot bears the verdict out; also whether its idle memory is other streams' or pools'."""
+    said: list[str] = []
+    other_pools = False
+    agrees: bool | None = None
+    kinds = memory.fragmentation
+    moment = _same_moment(memory, message)
+    if moment is False:
+        said.append(
+            f"The snapshot is of another moment: {printed(memory.totals.reserved_bytes or 0)} were reserved in it, "
+            f"{printed(message.reserved.nominal if message.reserved else 0)} when the request failed."
+        )
+    elif kinds.hard_bytes is not None and kinds.soft_bytes is not None and kinds.stream_bytes is not None:
+        own = kinds.hard_bytes + kinds.soft_bytes
+        lacking = judgement.missing.nominal if judgement.missing is not None else None
+        said.append(
+            f"Cached and free in it: {printed(kinds.hard_bytes)} in holes between live blocks"
+            + (f" (the largest {printed(memory.free.largest_hole_bytes)})" if memory.free.largest_hole_bytes else "")
+            + f", {printed(kinds.soft_bytes)} in whole segments, "
+            + f"{printed(kinds.stream_bytes)} of other streams and pools."
+        )
+        if memory.request is not None and memory.request.succeeds:
+            said.append("The request would succeed in it: it is of a moment before or after the failure.")
+        elif lacking is not None and judgement.verdict in ("fragmentation", "graph_pool", "full"):
+            other_pools = own < lacking <= own + kinds.stream_bytes
+            agrees = {
+                "fragmentation": own >= lacking,
+                "graph_pool": own < lacking <= own + kinds.stream_bytes,
+                "full": own + kinds.stream_bytes < lacking,
+            }[judgement.verdict]
+            said.append(_finding(agrees, other_pools))
+    if kinds.pending_bytes:
+        said.append(f"{printed(kinds.pending_bytes)} were freed but waited for another stream.")
+    if memory.request is not None and moment is not False:
+        said.append(memory.request.because)
+    return (
+        SnapshotCheck(
+            path=memory.source.path,
+            agrees=agrees,
+            because=said,
+            pinned_by=[pin.where for pin in memory.pinned_by[:_PINS]],
+            where=_where(memory, message),
+        ),
+        other_pools,
+    )
+
+
+def _finding(agrees: bool, other_pools: bool) -> str:
+    if agrees:
+        return "That bears the verdict out."
+    if other_pools:
+        return "What was lacking is idle there, but belongs to other streams or private pools, which never lend it."
+    return "That does not fit the verdict: it may be of another moment."
+
+
+def _same_moment(memory: Memory, message: Message) -> bool | None:
+    reserved = memory.totals.reserved_bytes
+    if reserved is None or message.reserved is None:
+        return None
+    said = message.reserved
+    return said.low - ACCOUNT_NOISE_BYTES <= reserved <= said.high + ACCOUNT_NOISE_BYTES
+
+
+def _where(memory: Memory, message: Message) -> str | None:
+    """The program's line of the request that failed, if the history has one of this size."""
+    if memory.history is None or message.asked is None:
+        return None
+    for failed in reversed(memory.history.out_of_memory):
+        if message.asked.low <= _segment(failed.bytes) <= message.asked.high and failed.stack:
+            return failed.stack[0]
+    return None
+
+
+def _segment(block: int) -> int:
+    """What the device was asked for a block (get_allocation_size): the history has the block, the message the "
+    "segment."""
+    if block <= allocator.SMALL_REQUEST_BYTES:
+        return allocator.SMALL_SEGMENT_BYTES
+    if block < allocator.MIN_OWN_SEGMENT_BYTES:
+        return allocator.LARGE_SEGMENT_BYTES
+    return -(-block // allocator.ROUND_SEGMENT_BYTES) * allocator.ROUND_SEGMENT_BYTES

@@ -1,0 +1,90 @@
+"""Segments drawn in characters: one bar for all, and a map with a row a segment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from foretrace.model.memory import Memory, MemoryBlock, MemorySegment
+from foretrace.model.words import mebibytes, number
+from foretrace.report.text import Line, Span, line
+from foretrace.report.view import View
+
+__all__ = ["bar", "map_lines"]
+
+# By state, for a whole segment's free memory another sign than for a hole.
+_ACTIVE, _PENDING, _HOLE, _WHOLE, _DEVICE = "█", "▒", "░", "·", " "
+_ROWS = 24
+_LABEL = 44
+
+
+def bar(memory: Memory, width: int) -> list[Span]:
+    """Reserved memory in one line: held, pending, holes, whole free segments; of the device where its size is known.
+
+    Every part that is there gets a cell at least. Nothing where a part is not known.
+    """
+    totals, free = memory.totals, memory.free
+    known = (totals.allocated_bytes, totals.active_bytes, free.holes_bytes, free.whole_segments_bytes)
+    allocated, active, holes, whole = known
+    if allocated is None or active is None or holes is None or whole is None:
+        return []
+    parts = [(_ACTIVE, allocated), (_PENDING, active - allocated), (_HOLE, holes), (_WHOLE, whole)]
+    cells = _cells([size for _, size in parts], width)
+    return [Span(sign * many) for (sign, _), many in zip(parts, cells, strict=True) if many]
+
+
+def _cells(sizes: Sequence[int], width: int) -> list[int]:
+    """Cells by size that add up to the width; one at least for what is there."""
+    whole = sum(sizes)
+    if whole <= 0:
+        return [0] * len(sizes)
+    cells = [max(1, round(size / whole * width)) if size > 0 else 0 for size in sizes]
+    largest = max(range(len(cells)), key=lambda i: cells[i])
+    cells[largest] += width - sum(cells)
+    return cells
+
+
+def map_lines(memory: Memory, view: View) -> list[Line]:
+    """A row a segment, those with the most free memory in holes first; all of them with ``--all``."""
+    head = line(
+        Span("MAP", "section"),
+        Span(f"  {_ACTIVE} held  {_PENDING} pending  {_HOLE} hole  {_WHOLE} free segment; most holes first", "dim"),
+    )
+    if not memory.segments:
+        return [head, line("  There are no segments to draw: only a snapshot holds them.")]
+    ordered = sorted(memory.segments, key=lambda s: (-s.holes_bytes, s.active_bytes == 0, -s.size, s.address))
+    shown = ordered[: view.rows(_ROWS)]
+    room = max(8, view.width - _LABEL - 2)
+    lines = [head]
+    for segment in shown:
+        blocks = memory.blocks[segment.first_block : segment.first_block + segment.blocks]
+        lines.append(line("  ", f"{_label(segment):<{_LABEL - 2}}", " ", _drawn(segment, blocks, room)))
+    left = len(ordered) - len(shown)
+    return [*lines, line(Span(f"  + {left} more (--all)", "dim"))] if left else lines
+
+
+def _label(segment: MemorySegment) -> str:
+    kind = segment.kind + ("+" if segment.expandable else "")
+    pool = "" if segment.pool == [0, 0] else f" p{segment.pool[0]}.{segment.pool[1]}"
+    stream = "" if segment.stream == 0 else f" s{segment.stream:x}"
+    size = mebibytes(segment.size)
+    held = f"{number(100 * segment.active_bytes / segment.size, 3)} %" if segment.size else ""
+    return f"{segment.address:#x} {size:>9} {held:>7} {kind}{stream}{pool}"
+
+
+def _drawn(segment: MemorySegment, blocks: Sequence[MemoryBlock], width: int) -> str:
+    """The segment in ``width`` cells; a cell shows what most of its bytes are, and a live block is never hidden."""
+    if segment.active_bytes == 0:
+        return _WHOLE * width
+    signs = {"active": _ACTIVE, "pending": _PENDING, "free": _HOLE}
+    cells = [_HOLE] * width
+    weight = [0.0] * width
+    scale = width / segment.size
+    for block in blocks:
+        start = (block.address - segment.address) * scale
+        end = start + block.size * scale
+        for cell in range(int(start), min(width, int(end) + 1)):
+            covered = min(end, cell + 1) - max(start, cell)
+            # Live memory wins a tie and shows even where it is a sliver of its cell.
+            if block.state != "free" and covered > 0 and (cells[cell] == _HOLE or covered > weight[cell]):
+                cells[cell], weight[cell] = signs[block.state], covered
+    return "".join(cells)
