@@ -78,7 +78,7 @@ def show_snapshot(recording: foretrace.Recording) -> None:
             "A GPU would add what its allocator reserves, where the holes are, who pins them, and torch's own summary."
         )
         return
-    from foretrace.memory.examine import examine_file
+    from foretrace.memory.examining import examine_file
     from foretrace.report.memory import render_memory
 
     print(torch.cuda.memory_summary(abbreviated=True))

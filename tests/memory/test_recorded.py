@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from foretrace.memory.examine import examine, examine_file
+from foretrace.cli.demo import SAMPLES
+from foretrace.memory.examining import examine, examine_file
 from foretrace.memory.oom.explain import explain_text
 from foretrace.memory.reading import read_snapshot
 
@@ -102,8 +103,8 @@ def test_the_request_that_failed_fails_again_under_its_limit_and_the_message_is_
 
 
 def test_the_committed_sample_is_what_its_summary_says():
-    found = examine_file(str(DATA / "fragmented.snapshot.pickle.gz"))
-    printed = examine_file(str(DATA / "fragmented.memory_summary.txt"))
+    found = examine_file(str(SAMPLES / "h200_fragmented.snapshot.pickle.gz"))
+    printed = examine_file(str(SAMPLES / "h200_fragmented.memory_summary.txt"))
     assert (found.totals.reserved_bytes, len(found.segments)) == (7_960_788_992, 343)
     assert (found.free.holes, found.history.entries, found.history.live_blocks) == (127, 1145, 609)
     assert found.peak.requested_bytes == 7_044_408_704  # the summary's 6718 MiB
@@ -113,5 +114,5 @@ def test_the_committed_sample_is_what_its_summary_says():
 
 
 def test_blocks_of_which_the_history_has_no_stack_are_counted():
-    history = examine_file(str(DATA / "fragmented.snapshot.pickle.gz")).history
+    history = examine_file(str(SAMPLES / "h200_fragmented.snapshot.pickle.gz")).history
     assert (history.live_blocks_with_stack, history.live_blocks) == (135, 609)

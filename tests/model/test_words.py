@@ -145,7 +145,7 @@ def test_the_allocators_sizes_are_in_mebibytes_from_one_on():
     assert [mebibytes(size) for size in sizes] == [
         "200 MiB",
         "6144 MiB",
-        "1.500 MiB",
+        "1.5 MiB",
         "512 KiB",
         "1000 B",
         "1 B",

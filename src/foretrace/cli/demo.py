@@ -11,6 +11,8 @@ from foretrace.model.words import time
 
 SAMPLES = Path(__file__).parent / "samples"
 SAMPLE = SAMPLES / "h200_mlp_eager.trace.json.gz"
+# A process whose memory is fragmented.
+SNAPSHOT = SAMPLES / "h200_fragmented.snapshot.pickle.gz"
 # Recorded in one run: the same step compiled, and with foretrace's fused kernels.
 BEFORE, AFTER = (SAMPLES / "h200_geglu_forward" / f"{name}.trace.json.gz" for name in ("compile", "foretrace"))
 
@@ -51,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
     print("  foretrace predict mlp --gpu A100 --variant compile")
     print("  foretrace predict mlp --gpu H200 --expectation mlp.toml")
     print(f"  foretrace check {SAMPLE} mlp.toml")
+    print(f"  foretrace memory {SNAPSHOT} --request 200MiB")
     if written:
         print(f"\nWritten: {', '.join(str(path) for path in written)}")
     return 0

@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     path: str = args.words[0]
     check_sources([path])
     target = None if args.output == "-" else target_of(args.output, force=args.force, sources=[path])
-    from foretrace.memory.examine import examine_file
+    from foretrace.memory.examining import examine_file
 
     with progress_of(path) as progress:
         memory = examine_file(

@@ -104,7 +104,8 @@ def mebibytes(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return UNKNOWN
     unit, factor = next(((u, f) for u, f in (("MiB", 1 << 20), ("KiB", 1 << 10)) if abs(value) >= f), ("B", 1))
-    return f"{whole(value / factor) if value % factor == 0 else number(value / factor, 4)} {unit}"
+    text = number(value / factor, 4)
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
 
 
 def rate_of(gigabytes: float | None) -> str:

@@ -131,7 +131,7 @@ def _holes(memory: Memory) -> str:
     if not free.holes_bytes or free.largest_hole_bytes is None:
         return "free, between live blocks"
     many = "holes" if free.holes is None else count(free.holes, "hole")
-    return f"free, in {many} between live blocks; the largest {mebibytes(free.largest_hole_bytes)}"
+    return f"free, in {many} between live blocks; largest {mebibytes(free.largest_hole_bytes)}"
 
 
 def _whole(memory: Memory) -> str:
@@ -139,7 +139,7 @@ def _whole(memory: Memory) -> str:
     if not free.whole_segments_bytes or free.whole_segments is None:
         return "free, in segments nobody uses"
     largest = mebibytes(free.largest_whole_segment_bytes)
-    return f"free, in {count(free.whole_segments, 'segment')} nobody uses; the largest {largest}"
+    return f"free, in {count(free.whole_segments, 'segment')} nobody uses; largest {largest}"
 
 
 def _free(memory: Memory, view: View) -> list[Line]:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from memory.oom.test_messages import pieces
 
 from foretrace.errors import InputError
 from foretrace.knowledge.oom_remedies import REMEDIES
@@ -27,6 +26,7 @@ from foretrace.model.oom import Explanation, Remedy
 from foretrace.report.json import to_json
 from foretrace.report.oom import render_oom
 from memory.oom.oom_samples import REAL, capacity, metal, parentheses
+from memory.oom.test_messages import pieces
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -470,9 +470,9 @@ def test_the_failed_request_of_the_history_is_what_is_tried_again(monkeypatch: p
         asked.append(given)
         return memory(reserved=RESERVED, hard=3700)
 
-    module = ModuleType("foretrace.memory.examine")
+    module = ModuleType("foretrace.memory.examining")
     module.examine = examine  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "foretrace.memory.examine", module)
+    monkeypatch.setitem(sys.modules, "foretrace.memory.examining", module)
     history = History(
         device=0,
         action=np.array([ACTIONS.index(name) for name in ("oom", "alloc", "oom")], np.uint8),

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from foretrace.cli.demo import SAMPLES
 from foretrace.errors import InputError, TraceReadError
 from foretrace.memory.reading.convert import convert
 
-SAMPLE = Path(__file__).parents[2] / "data" / "memory" / "fragmented.snapshot.pickle.gz"
+SAMPLE = SAMPLES / "h200_fragmented.snapshot.pickle.gz"
 
 
 def protocol_of(stream: bytes) -> int:

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from foretrace.cli.demo import SAMPLES
 from foretrace.errors import TraceReadError
 from foretrace.memory.reading import read_snapshot
 from foretrace.memory.reading.building import build_snapshot
@@ -27,7 +28,7 @@ from foretrace.memory.reading.pickles import PickleError, TakenAwayError, load_p
 from foretrace.memory.snapshot import ACTIONS, NO_STACK, Annotation, Block, Frame, Snapshot
 
 DATA = Path(__file__).parents[2] / "data" / "memory"
-SAMPLE = DATA / "fragmented.snapshot.pickle.gz"
+SAMPLE = SAMPLES / "h200_fragmented.snapshot.pickle.gz"
 MIB = 1 << 20
 BASE = 0x7F00_0000_0000
 # Entries of other devices are written like those of the first, so two devices are enough to read ahead.
@@ -200,7 +201,7 @@ def test_the_real_sample_has_exactly_its_numbers() -> None:
 
 
 def test_the_real_sample_agrees_with_the_summary_printed_beside_it() -> None:
-    table = (DATA / "fragmented.memory_summary.txt").read_text()
+    table = (SAMPLES / "h200_fragmented.memory_summary.txt").read_text()
     current = {
         line.split("|")[1].strip(): line.split("|")[2].split()[0] for line in table.splitlines() if "MiB" in line
     }
@@ -610,7 +611,10 @@ FOREIGN = [
     (b"[" * 100_000, "is broken JSON"),
     (b"\x7fELF....", "is an executable"),
     (b"plain words", "is neither a pickle nor JSON"),
-    ((DATA / "fragmented.memory_summary.txt").read_bytes(), r"is the printed table of torch\.cuda\.memory_summary"),
+    (
+        (SAMPLES / "h200_fragmented.memory_summary.txt").read_bytes(),
+        r"is the printed table of torch\.cuda\.memory_summary",
+    ),
     (pickle.dumps({"weights": 1}), r"has no segments \(but 'weights'\)"),
     (pickle.dumps(3), "it holds a int of other things"),
     (pickle.dumps(document(traces=[[entry()]]))[:-9], "is cut off after"),

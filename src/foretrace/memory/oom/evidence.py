@@ -22,7 +22,7 @@ _PINS = 3
 
 def examined(snapshot: Snapshot, message: Message, judgement: Judgement) -> Memory | None:
     """What the snapshot says of the message's device; None where it holds nothing of that device."""
-    from foretrace.memory.examine import examine
+    from foretrace.memory.examining import examine
 
     size, stream = _failed(snapshot, message)
     if size is None and judgement.requested is not None:

@@ -61,8 +61,6 @@ _KEPT_BYTES = 1 << 26
 _EMPTY_DICT: Final = b"}\x94"
 _EMPTY_LIST: Final = b"]\x94"
 _PAIR_END: Final = b"\x86\x94"
-# Behind a list, these may add to it: MARK, APPEND, and the boundary of a frame, which hides what follows.
-_MAY_GO_ON: Final = b"(a\x95"
 _CONSTANTS: Final = {b"N": None, b"\x88": True, b"\x89": False}
 # Fields whose values are no objects that the pickle remembers, or were remembered before.
 _FLEETING: Final = frozenset({ACTION_FIELD, *ENTRY_INTEGERS, *ENTRY_TEXTS})
@@ -121,11 +119,14 @@ class EntryCollector(Collector):
     def list_at(self, start: int) -> tuple[int, list[Any]] | None:
         """A whole list of frames or of references, if its bytes are nothing else."""
         match = _ANY_LIST.match(self._data, start)
-        if match is None or match.end() - start == len(_EMPTY_LIST) or self._data[match.end()] in _MAY_GO_ON:
+        if match is None or match.end() - start == len(_EMPTY_LIST):
             return None
         value, remembered = self._known(match[0])
-        self.memo += remembered
-        return match.end(), [value]
+        made = list(value)  # one of its own: what follows may add to it
+        self.remembered(made, len(self.memo), start + len(_EMPTY_LIST))
+        self.memo.append(made)
+        self.memo += remembered[1:]
+        return match.end(), [made]
 
     def dict_at(self, start: int) -> tuple[int, list[Any]] | None:
         """All entries from ``start`` on that are written as some before were."""

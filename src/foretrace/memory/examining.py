@@ -8,6 +8,7 @@ from foretrace.errors import InputError
 from foretrace.memory.accounts import Owner, busiest_stream, fragmentation, free, holes, totals
 from foretrace.memory.allocator import simulate
 from foretrace.memory.allocator.sizes import Settings
+from foretrace.memory.beside import device_beside
 from foretrace.memory.findings import Facts, find
 from foretrace.memory.frames import own_lines
 from foretrace.memory.history import flushes, history_info, peak
@@ -44,6 +45,9 @@ def examine_file(
 ) -> Memory:
     """Read a file (``-``: standard input) and say what it means: a snapshot, a summary, statistics, or a timeline.
 
+    What the device has, and the process's limit, are taken from the side file of a recording where that lies beside the
+    snapshot and they are not given.
+
     Raises `InputError` for a file that is none of them, and where something is asked that only a snapshot can answer.
     """
     read = read_any(path, device=device, progress=progress)
@@ -54,6 +58,13 @@ def examine_file(
                 "(torch.cuda.memory._dump_snapshot)"
             )
         return read
+    beside = device_beside(path, _device(read, device))
+    if beside is not None:
+        total, share = beside.total_bytes, beside.memory_fraction
+        device_free_bytes = beside.free_bytes if device_free_bytes is None else device_free_bytes
+        device_total_bytes = total if device_total_bytes is None else device_total_bytes
+        if limit_bytes is None and share is not None and total is not None:
+            limit_bytes = int(share * total)
     return examine(
         read,
         device=device,
@@ -237,6 +248,6 @@ def _stacks(history: HistoryInfo) -> Health:
         check="stacks",
         state="suspect",
         detail=f"stacks on {known} of {count(live, 'live block')}: the others were allocated before recording began, "
-        "or without stacks",
+        "or by threads without Python, such as autograd's",
         count=known,
     )
