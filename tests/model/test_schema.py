@@ -12,9 +12,14 @@ import pytest
 
 from comparison.comparing import COMPILED, EAGER, program
 from foretrace import check, compare, expect
+from foretrace.cli.demo import SNAPSHOT
+from foretrace.memory.examining import examine_file
+from foretrace.memory.oom.explain import explain_text
 from foretrace.model.bench import Bench, Flushing, Limits, Load, Result, Work
 from foretrace.model.comparison import Comparison
 from foretrace.model.expectations import Checked
+from foretrace.model.memory import Memory
+from foretrace.model.oom import Oom
 from foretrace.model.report import Report
 from foretrace.model.schema import DOCUMENTS, schema_of, schema_path, schema_text
 from foretrace.report.json import to_json
@@ -36,6 +41,10 @@ def written(document: type[msgspec.Struct]) -> bytes:
         return to_json(check(TRACE, wanted))
     if document is Comparison:
         return to_json(compare([program(EAGER).trace(), program(COMPILED).trace()], fail_on=["kernels > +0"]))
+    if document is Memory:
+        return to_json(examine_file(str(SNAPSHOT), request_bytes=200 << 20))
+    if document is Oom:
+        return to_json(explain_text("CUDA out of memory. Tried to allocate 1.00 GiB"))
     return to_json(
         Bench(
             workload="mlp",

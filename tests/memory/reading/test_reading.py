@@ -29,6 +29,7 @@ from foretrace.memory.snapshot import ACTIONS, NO_STACK, Annotation, Block, Fram
 
 DATA = Path(__file__).parents[2] / "data" / "memory"
 SAMPLE = SAMPLES / "h200_fragmented.snapshot.pickle.gz"
+SUMMARY = SAMPLES / "h200_fragmented.memory_summary.txt"
 MIB = 1 << 20
 BASE = 0x7F00_0000_0000
 # Entries of other devices are written like those of the first, so two devices are enough to read ahead.
@@ -37,6 +38,11 @@ FRAMES = [
     {"name": "step", "filename": "train.py", "line": 300},
     {"name": "main", "filename": "train.py", "line": 70_000},
 ]
+
+
+def gzipped(data: bytes) -> bytes:
+    """Packed without the time of day, which would make the names of tests differ from process to process."""
+    return gzip.compress(data, mtime=0)
 
 
 def block(
@@ -201,7 +207,7 @@ def test_the_real_sample_has_exactly_its_numbers() -> None:
 
 
 def test_the_real_sample_agrees_with_the_summary_printed_beside_it() -> None:
-    table = (SAMPLES / "h200_fragmented.memory_summary.txt").read_text()
+    table = SUMMARY.read_text()
     current = {
         line.split("|")[1].strip(): line.split("|")[2].split()[0] for line in table.splitlines() if "MiB" in line
     }
@@ -316,6 +322,17 @@ def test_any_history_is_read_ahead_without_a_difference(
     held = segment(block(frames=rows[0]["frames"] if rows else []))
     stream = in_batches(document(held, traces=[rows, copy.deepcopy(rows)]), protocol)
     assert told(collected(stream)) == told(plainly(stream))
+
+
+def test_a_list_in_several_steps_is_whole_and_its_own() -> None:
+    """Read ahead, it is known by its first step; what another step adds belongs to this list alone."""
+    frames = [[dict(FRAMES[0]) for _ in range(count)] for count in (3, 4, 3, 5, 7, 3)]
+    rows = [entry(frames=one) for one in frames]
+    held = segment(*(block(frames=copy.deepcopy(one)) for one in frames))
+    stream = in_batches(document(held, traces=[rows, copy.deepcopy(rows)]))
+    read = collected(stream)
+    assert told(read) == told(plainly(stream))
+    assert [len(read.stacks.frames(one.stack)) for one in read.segments[0].blocks] == [3, 4, 3, 5, 7, 3]
 
 
 def test_entries_are_read_ahead_at_all() -> None:
@@ -580,7 +597,7 @@ def test_json_gzip_lists_and_standard_input(tmp_path: Path, monkeypatch: pytest.
         assert listed["histories"] == []
     packed = tmp_path / "two members.bin"
     stream = pickle.dumps(raw)
-    packed.write_bytes(gzip.compress(stream[:1000]) + gzip.compress(stream[1000:]))
+    packed.write_bytes(gzipped(stream[:1000]) + gzipped(stream[1000:]))
     assert told(read_snapshot(packed)) == expected
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stream)))
     assert told(read_snapshot("-")) == expected
@@ -619,11 +636,11 @@ FOREIGN = [
     (pickle.dumps(3), "it holds a int of other things"),
     (pickle.dumps(document(traces=[[entry()]]))[:-9], "is cut off after"),
     (b"\x80\x04cos\nsystem\n.", r"asks for os\.system"),
-    (gzip.compress(b"plain words"), "is neither a pickle nor JSON"),
-    (gzip.compress(b"\0" * 10**6), "is neither|white space"),
-    (gzip.compress(gzip.compress(b"{}")), "gzip more than once"),
-    (gzip.compress(pickle.dumps(document()))[:-12], "is a gzip file that is cut off"),
-    (gzip.compress(b"{}")[:10] + b"\xff" * 300, "is a damaged gzip file"),
+    (gzipped(b"plain words"), "is neither a pickle nor JSON"),
+    (gzipped(b"\0" * 10**6), "is neither|white space"),
+    (gzipped(gzipped(b"{}")), "gzip more than once"),
+    (gzipped(pickle.dumps(document()))[:-12], "is a gzip file that is cut off"),
+    (gzipped(b"{}")[:10] + b"\xff" * 300, "is a damaged gzip file"),
     (pickle.dumps(document(device_traces=7)), "its device_traces are no list"),
     (pickle.dumps({"segments": 7}), "its segments are no list"),
 ]

@@ -1,0 +1,151 @@
+"""``foretrace memory``: one file in, one screen or document out, and honest sentences for everything else."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+from foretrace.cli import main
+from foretrace.cli.demo import SAMPLES
+from foretrace.model.memory import Memory
+from foretrace.model.sidefile import DeviceMemory, MemoryHistory, SideFile
+from foretrace.report.json import to_json
+from schemas import validator
+
+SNAPSHOT = str(SAMPLES / "h200_fragmented.snapshot.pickle.gz")
+SUMMARY = str(SAMPLES / "h200_fragmented.memory_summary.txt")
+MIB = 1 << 20
+
+
+def failing(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    """The one sentence of a command that cannot do its work."""
+    try:
+        code = main(["memory", *argv])
+    except SystemExit as stop:  # a flag argparse refuses
+        code = int(stop.code or 0)
+    out, err = capsys.readouterr()
+    assert code == 2
+    assert out == ""
+    assert "Traceback" not in err
+    return err
+
+
+def test_one_screen(capsys: pytest.CaptureFixture[str]):
+    assert main(["memory", SNAPSHOT]) == 0
+    out = capsys.readouterr().out
+    assert "= reserved        7592.0" in out
+    assert "127 holes between live blocks; largest 140.2 MiB" in out
+    assert "MAP" not in out
+
+
+def test_the_document_is_valid_and_alone_on_standard_output(capsys: pytest.CaptureFixture[str]):
+    assert main(["memory", SNAPSHOT, "--json", "--request", "200MiB"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    validator(Memory).validate(document)
+    assert document["schema"] == "foretrace.memory/1"
+    assert document["request"]["from"] == "unknown"
+    assert document["request"]["succeeds"] is True  # what can be given back is enough, whatever the device has
+    assert sum(segment["size"] for segment in document["segments"]) == document["totals"]["reserved_bytes"]
+    assert sum(block["size"] for block in document["blocks"]) == document["totals"]["reserved_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [("200MiB", 200 * MIB), ("1.5 GiB", 1536 * MIB), ("2GB", 2 * 10**9), ("4096", 4096), ("1k", 1024), ("1kb", 1000)],
+)
+def test_sizes_as_people_write_them(written: str, size: int, capsys: pytest.CaptureFixture[str]):
+    assert main(["memory", SNAPSHOT, "--json", "--request", written]) == 0
+    assert json.loads(capsys.readouterr().out)["request"]["bytes"] == size
+
+
+@pytest.mark.parametrize("written", ["", "much", "-5", "nan", "inf", "1e400", "200 apples", "9EB"])
+def test_what_is_no_size_is_refused(written: str, capsys: pytest.CaptureFixture[str]):
+    assert "size" in failing(capsys, SNAPSHOT, f"--request={written}")
+
+
+def test_what_the_device_has_decides(capsys: pytest.CaptureFixture[str]):
+    def answer(*flags: str) -> bool | None:
+        assert main(["memory", SNAPSHOT, "--json", "--request", "4GiB", *flags]) == 0
+        succeeds: bool | None = json.loads(capsys.readouterr().out)["request"]["succeeds"]
+        return succeeds
+
+    assert answer() is None
+    assert answer("--device-free", "4GiB") is True
+    # 4096 MiB are asked for, 2164 of them can be given back first.
+    assert answer("--device-free", "1933MiB") is True
+    assert answer("--device-free", "1931MiB") is False
+    assert answer("--device-free", "80GiB", "--limit", "8GiB") is False
+
+
+def test_a_side_file_beside_the_snapshot_says_what_the_device_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    document = {"segments": [], "device_traces": [[]], "allocator_settings": {}}
+    size = 20 * MIB
+    block = {"address": 1 << 32, "size": size, "requested_size": size, "state": "active_allocated", "frames": []}
+    document["segments"] = [
+        {
+            "device": 0, "address": 1 << 32, "total_size": size, "allocated_size": size, "active_size": size,
+            "requested_size": size, "stream": 0, "segment_type": "large", "segment_pool_id": (0, 0),
+            "is_expandable": False, "blocks": [block],
+        }
+    ]  # fmt: skip
+    (tmp_path / "x.snapshot.pickle").write_bytes(pickle.dumps(document))
+    devices = [DeviceMemory(index=0, free_bytes=100 * MIB, total_bytes=1000 * MIB, memory_fraction=0.05)]
+    side = SideFile(memory=MemoryHistory(snapshot="x.snapshot.pickle", devices=devices))
+    (tmp_path / "x.trace.side.json").write_bytes(to_json(side))
+
+    def read(*flags: str) -> dict:
+        assert main(["memory", str(tmp_path / "x.snapshot.pickle"), "--json", *flags]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    assert read()["totals"]["device_used_bytes"] == 900 * MIB
+    # 20 MiB are reserved, and the process may have 50.
+    assert read("--request", "30MiB")["request"]["succeeds"] is True
+    assert read("--request", "32MiB")["request"]["succeeds"] is False
+    # A flag counts for more than the file.
+    assert read("--request", "32MiB", "--limit", "1GiB")["request"]["succeeds"] is True
+    # A side file of another snapshot is none.
+    (tmp_path / "x.snapshot.pickle").rename(tmp_path / "y.snapshot.pickle")
+    (tmp_path / "x.trace.side.json").rename(tmp_path / "y.trace.side.json")
+    assert main(["memory", str(tmp_path / "y.snapshot.pickle"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["totals"]["device_used_bytes"] is None
+
+
+def test_sums_cannot_answer_for_a_request(capsys: pytest.CaptureFixture[str]):
+    assert "--request needs a snapshot" in failing(capsys, SUMMARY, "--request", "1MiB")
+
+
+def test_a_device_that_is_not_there_is_named_with_those_that_are(capsys: pytest.CaptureFixture[str]):
+    assert "nothing of device 3; it has: 0" in failing(capsys, SNAPSHOT, "--device", "3")
+
+
+def test_a_file_that_runs_code_runs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    class Evil:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "ran",))
+
+    (tmp_path / "evil.pickle").write_bytes(pickle.dumps({"segments": [Evil()]}))
+    assert "evil.pickle" in failing(capsys, str(tmp_path / "evil.pickle"))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_convert_writes_what_viewers_take(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    made = tmp_path / "new.pickle"
+    assert main(["memory", "convert", SNAPSHOT, "-o", str(made)]) == 0
+    assert made.read_bytes()[:2] == b"\x80\x04"
+    first = made.read_bytes()
+    assert "exists" in failing(capsys, "convert", SNAPSHOT, "-o", str(made), "--protocol", "2")
+    assert made.read_bytes() == first
+    assert main(["memory", "convert", SNAPSHOT, "-o", str(made), "--protocol", "2", "--force"]) == 0
+    assert made.read_bytes()[:2] == b"\x80\x02"
+    assert "name it with -o" in failing(capsys, "convert", SNAPSHOT)
+
+
+def test_the_screen_into_a_file(tmp_path: Path):
+    target = tmp_path / "screen.txt"
+    assert main(["memory", SNAPSHOT, "--map", "-o", str(target)]) == 0
+    text = target.read_text(encoding="utf-8")
+    assert "MAP" in text
+    assert "\x1b" not in text
