@@ -17,6 +17,7 @@ from schemas import validator
 
 SNAPSHOT = str(SAMPLES / "h200_fragmented.snapshot.pickle.gz")
 SUMMARY = str(SAMPLES / "h200_fragmented.memory_summary.txt")
+H200 = Path(__file__).parents[1] / "data" / "memory" / "h200"
 MIB = 1 << 20
 
 
@@ -111,6 +112,42 @@ def test_a_side_file_beside_the_snapshot_says_what_the_device_has(tmp_path: Path
     (tmp_path / "x.trace.side.json").rename(tmp_path / "y.trace.side.json")
     assert main(["memory", str(tmp_path / "y.snapshot.pickle"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["totals"]["device_used_bytes"] is None
+
+
+def test_as_a_gate_the_answer_is_the_exit_code(capsys: pytest.CaptureFixture[str]):
+    wanted = ["memory", SNAPSHOT, "--request", "4GiB", "--fail"]
+    assert main([*wanted, "--device-free", "8GiB"]) == 0
+    assert main([*wanted, "--device-free", "1GiB"]) == 1
+    assert main(wanted) == 1  # the device decides
+    capsys.readouterr()
+    assert "give --request" in failing(capsys, SNAPSHOT, "--fail")
+
+
+def test_more_than_the_device_has_beside_what_stays_reserved_is_refused(capsys: pytest.CaptureFixture[str]):
+    # 8192 MiB less the 5428 that stay reserved.
+    assert main(["memory", SNAPSHOT, "--request", "2765MiB", "--device-total", "8GiB"]) == 0
+    out = capsys.readouterr().out
+    assert "on stream 0: NO" in out
+    assert "even if nobody else used any of the device's 8192 MiB" in " ".join(out.split())
+    assert main(["memory", SNAPSHOT, "--request", "2764MiB", "--device-total", "8GiB"]) == 0
+    assert "on stream 0: the device decides" in capsys.readouterr().out
+
+
+def test_counters_are_read_as_json_and_as_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    stats = json.loads((H200 / "training.memory_stats.json").read_text(encoding="utf-8"))
+    for name, text in (("a.json", json.dumps(stats)), ("b.txt", str(stats)), ("c.txt", f"OrderedDict({stats})")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        assert main(["memory", str(tmp_path / name), "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["source"]["format"] == "stats"
+        assert found["totals"]["reserved_bytes"] == stats["reserved_bytes.all.current"]
+
+
+def test_a_timeline_has_a_peak_and_no_sizes(capsys: pytest.CaptureFixture[str]):
+    assert main(["memory", str(H200.parent / "timeline_mlp_cpu.json.gz")]) == 0
+    out = capsys.readouterr().out
+    assert "SIZES" not in out
+    assert "optimizer state          75.1" in out
 
 
 def test_sums_cannot_answer_for_a_request(capsys: pytest.CaptureFixture[str]):

@@ -58,7 +58,7 @@ def test_an_empty_snapshot_has_no_bar_and_no_share_of_nothing():
 def test_what_only_a_snapshot_knows_is_a_dash_or_absent_in_a_summary():
     memory = examine_file(str(SAMPLES / "h200_fragmented.memory_summary.txt"))
     text = render_memory(memory, View())
-    assert "cut to 1 MiB by its source" in text
+    assert "sizes rounded down to 1 MiB by torch" in text
     assert "PINNED BY" not in text
     assert "largest" not in text.split("FINDINGS")[0]
 

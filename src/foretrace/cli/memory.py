@@ -2,6 +2,7 @@
 
   foretrace memory snapshot.pickle                      one screen (torch.cuda.memory._dump_snapshot)
   foretrace memory snapshot.pickle --request 200MiB     would this allocation succeed now, from where, or why not
+  foretrace memory snapshot.pickle --request 2GiB --device-free 10GiB --fail       the same as a gate, for CI
   foretrace memory snapshot.pickle --map                a row a segment: held, pending, holes, free
   foretrace memory snapshot.pickle --json               schema foretrace.memory/1
   foretrace memory summary.txt                          memory_summary(), memory_stats(), a raw memory timeline
@@ -49,7 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--limit", type=size, metavar="SIZE", help="the process's limit (set_per_process_memory_fraction)"
     )
-    parser.add_argument("--map", action="store_true", help="draw the segments")
+    parser.add_argument("--fail", action="store_true", help="exit code 1 unless the request would succeed")
+    parser.add_argument("--map", action="store_true", help="draw the segments instead of what pins them and the peak")
     parser.add_argument("--protocol", type=int, choices=range(6), default=4, help="of convert: the pickle protocol (4)")
     flags.add_rows(parser, everything="every row, every segment")
 
@@ -95,6 +97,8 @@ def run(args: argparse.Namespace) -> int:
             "foretrace memory reads one file at a time; to write one anew: foretrace memory convert FILE -o NEW"
         )
     path: str = args.words[0]
+    if args.fail and args.request is None:
+        raise InputError("--fail is about a request: give --request SIZE as well")
     check_sources([path])
     target = None if args.output == "-" else target_of(args.output, force=args.force, sources=[path])
     from foretrace.memory.examining import examine_file
@@ -121,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
         view = view_for(target, everything=args.everything, top=args.top)
         content = render_memory(memory, view, segments=args.map).encode("utf-8", "replace")
     deliver(content, target, force=args.force)
-    return 0
+    return 1 if args.fail and (memory.request is None or memory.request.succeeds is not True) else 0
 
 
 def _convert(args: argparse.Namespace, path: str) -> int:

@@ -17,6 +17,7 @@ __all__ = [
     "LEAST_SHARE",
     "MEMORY_RULES",
     "MOSTLY_FREE",
+    "REFUSED",
     "ROUNDING_SHARE",
     "SMALL_PART",
 ]
@@ -40,6 +41,12 @@ EXPANDABLE_ADVICE: Final = {
 }
 
 _ALLOCATOR = "PyTorch, CUDA semantics: memory management; c10/cuda/CUDACachingAllocator.cpp"
+
+# Why a request failed although the device had more free than it asked for.
+REFUSED: Final = (
+    ", more than was asked for: a limit of this process refused it (set_per_process_memory_fraction, or "
+    "per_process_memory_fraction in the configuration), or another process was faster"
+)
 
 MEMORY_RULES: dict[str, Rule] = {
     "hard_fragmentation": Rule(
@@ -110,8 +117,8 @@ MEMORY_RULES: dict[str, Rule] = {
     "out_of_memory_seen": Rule(
         severity="warning",
         title="{times} failed while the history was recorded; the last asked for {bytes}",
-        explanation="The device had {free} free then.",
-        suggestion="foretrace memory FILE --request {request} says whether it would succeed now; foretrace oom "
+        explanation="The device had {free} free then{refused}.",
+        suggestion="foretrace memory FILE --request {request}{flags} says whether it would succeed now; foretrace oom "
         "explains the message itself.",
         source=_ALLOCATOR,
     ),

@@ -30,6 +30,10 @@ _HOME = {
 }
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'foretrace.memory' has no attribute {name!r}")

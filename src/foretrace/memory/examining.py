@@ -144,6 +144,7 @@ def examine(
             stream=owner[0],
             pool=owner[1],
             device_free_bytes=device_free_bytes,
+            device_total_bytes=device_total_bytes,
             limit_bytes=limit_bytes,
         ),
         peak=peak(snapshot, number),

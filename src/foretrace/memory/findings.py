@@ -10,6 +10,7 @@ from foretrace.knowledge.fragmentation import (
     LEAST_BYTES,
     LEAST_SHARE,
     MEMORY_RULES,
+    REFUSED,
     ROUNDING_SHARE,
 )
 from foretrace.memory.accounts import Owner, idle_elsewhere, sparse
@@ -21,6 +22,8 @@ from foretrace.model.words import count, listed, mebibytes, share_of
 __all__ = ["Facts", "find"]
 
 _NAMED = 3
+# What failed is told before what may fail.
+_FIRST = "out_of_memory_seen"
 _ORDER = {"warning": 0, "note": 1, "info": 2}
 
 
@@ -44,7 +47,7 @@ class Facts:
 def find(facts: Facts) -> list[MemoryFinding]:
     """Everything the rules find, warnings first, then by bytes."""
     found = [finding for rule in _RULES for finding in rule(facts)]
-    return sorted(found, key=lambda finding: (_ORDER[finding.severity], -(finding.bytes or 0)))
+    return sorted(found, key=lambda one: (_ORDER[one.severity], one.rule != _FIRST, -(one.bytes or 0)))
 
 
 def _finding(rule: str, size: int | None, **places: object) -> MemoryFinding:
@@ -167,8 +170,15 @@ def _failed(facts: Facts) -> Iterator[MemoryFinding]:
         times=count(len(facts.history.out_of_memory), "allocation"),
         bytes=mebibytes(last.bytes),
         free="an unknown amount of memory" if last.device_free_bytes is None else mebibytes(last.device_free_bytes),
-        request=mebibytes(last.bytes).replace(" ", ""),
+        refused=REFUSED if (last.device_free_bytes or 0) >= last.bytes else "",
+        request=_flag(last.bytes),
+        flags=" --limit SIZE" if (last.device_free_bytes or 0) >= last.bytes else "",
     )
+
+
+def _flag(size: int) -> str:
+    """A size as a flag takes it, exactly."""
+    return f"{size >> 20}MiB" if size % (1 << 20) == 0 else str(size)
 
 
 def _flushed(facts: Facts) -> Iterator[MemoryFinding]:

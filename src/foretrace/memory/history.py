@@ -70,6 +70,8 @@ def peak(snapshot: Snapshot, device: int) -> Peak | None:
         during=None if time is None else annotations.name(annotations.at(np.array([time]))[0]),
         unexplained_bytes=unexplained,
         alive=alive,
+        reached_by=None if place == 0 else where(snapshot.stacks.frames(int(history.stack[place - 1]))),
+        reached_with_bytes=None if place == 0 else int(history.size[place - 1]),
     )
 
 

@@ -177,6 +177,8 @@ class Peak(msgspec.Struct, kw_only=True):
     during: str | None  # the innermost annotation
     unexplained_bytes: int  # held at the peak, from before the history began
     alive: list[Alive]
+    reached_by: str | None = None  # where the allocation was made that reached it
+    reached_with_bytes: int | None = None  # what that asked for
 
 
 class OutOfMemory(msgspec.Struct, kw_only=True):
@@ -215,6 +217,13 @@ class MemoryFinding(msgspec.Struct, kw_only=True):
 
 class Memory(msgspec.Struct, kw_only=True):
     """Everything foretrace says of one device's memory."""
+
+    def __repr__(self) -> str:
+        """In short: a snapshot's blocks would fill a notebook."""
+        return (
+            f"Memory({self.source.path!r}, device={self.source.device}, {self.totals!r}, {self.fragmentation!r}, "
+            f"{len(self.segments)} segments, {len(self.blocks)} blocks, {len(self.findings)} findings)"
+        )
 
     schema: Literal["foretrace.memory/1"] = SCHEMA
     source: Source

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
+from foretrace.knowledge.fragmentation import LEAST_BYTES
 from foretrace.model.memory import Alive, Memory, MemoryFinding, Pin, Request
 from foretrace.model.words import UNKNOWN, count, mebibytes, number, share_of, time
 from foretrace.report.memory_map import bar, map_lines
@@ -28,7 +29,7 @@ _FORMATS = {
 
 
 def render_memory(memory: Memory, view: View | None = None, *, segments: bool = False) -> str:
-    """The memory as text that ends in a newline; ``segments``: with the map of all segments.
+    """The memory as text that ends in a newline; ``segments``: the map of the segments below the sizes, and no more.
 
     ``view`` defaults to plain text, 100 columns wide.
     """
@@ -36,12 +37,13 @@ def render_memory(memory: Memory, view: View | None = None, *, segments: bool = 
     content = [*_title(memory, view), *_alarms(memory, view)]
     if memory.request is not None:
         content += [[], *_request(memory.request, view)]
-    content += [[], *_sizes(memory, view), *_free(memory, view)]
-    for part in (_pins(memory, view), _peak(memory, view), _findings(memory, view), _unknown(memory, view)):
-        if part:
-            content += [[], *part]
+    parts = [[*_sizes(memory, view), *_free(memory, view)]]
+    if not segments or view.everything:
+        parts += [_pins(memory, view), _peak(memory, view), _findings(memory, view), _unknown(memory, view)]
     if segments or view.everything:
-        content += [[], *map_lines(memory, view)]
+        parts.append(map_lines(memory, view))
+    for part in parts:
+        content += [[], *part] if part else []
     content = [fitted(row, view.width) for row in content]
     return paint(content) if view.color else plain(content)
 
@@ -57,7 +59,7 @@ def _title(memory: Memory, view: View) -> list[Line]:
     if memory.history is not None:
         facts.append(_history(memory))
     if source.resolution_bytes > 1:
-        facts.append(f"cut to {mebibytes(source.resolution_bytes)} by its source")
+        facts.append(f"sizes rounded down to {mebibytes(source.resolution_bytes)} by torch")
     lines = [line(Span("foretrace memory", "dim"), "  ", Span(cut(name, view.width - 18, "middle"), "title"))]
     lines += paragraph(" · ".join(facts), view.width, indent=0)
     others = [one for one in memory.devices if one.device != source.device]
@@ -117,6 +119,8 @@ def _sizes(memory: Memory, view: View) -> list[Line]:
         Column("of reserved", keep=6),
         Column("", left=True, least=10, style="dim", keep=4),
     ]
+    if all(size is None for _, size, _ in rows):
+        return []
     head: list[Line] = [[Span("SIZES", "section")]]
     drawn = bar(memory, view.width - 2)
     return [*head, *([line("  ", *drawn)] if drawn else []), *table(columns, body, view.width)]
@@ -150,14 +154,17 @@ def _free(memory: Memory, view: View) -> list[Line]:
         (kinds.stream_bytes, "of other streams or pools"),
     ]
     known = [f"{mebibytes(size)} {what}" for size, what in parts if size is not None]
+    pages = (memory.free.releasable_bytes or 0) - (memory.free.whole_segments_bytes or 0)
+    if pages > 0:
+        known.append(f"of the holes, {mebibytes(pages)} are whole pages and can be given back")
     return paragraph("; ".join(known), view.width, lead=Span("fragmentation: ", "head")) if known else []
 
 
-def _mib(size: int | None) -> str:
+def _mib(size: int | None, factor: int = _MIB) -> str:
+    """One decimal, so that columns line up; what is there never shows as nothing."""
     if size is None:
         return UNKNOWN
-    # One decimal under each other; what is there never shows as nothing.
-    return f"{size / _MIB:.1f}" if size == 0 or size >= _MIB // 20 else "<0.1"
+    return f"{size / factor:.1f}" if size == 0 or size >= factor // 20 else "<0.1"
 
 
 def _pins(memory: Memory, view: View) -> list[Line]:
@@ -195,7 +202,12 @@ def _peak(memory: Memory, view: View) -> list[Line]:
     peak = memory.peak
     if peak is None:
         return []
+    if not peak.alive:
+        # Counters know how much it was, and nothing else.
+        return [[Span("PEAK", "section"), Span(f"  {mebibytes(peak.requested_bytes)} asked for and held at once")]]
     facts = [f"{mebibytes(peak.requested_bytes)} asked for and held at once"]
+    if peak.reached_by is not None:
+        facts.append(f"reached by {mebibytes(peak.reached_with_bytes)} at {peak.reached_by}")
     if peak.ago_us is not None:
         facts.append(f"{time(peak.ago_us)} before the end of the history")
     if peak.during is not None:
@@ -204,27 +216,31 @@ def _peak(memory: Memory, view: View) -> list[Line]:
         facts.append("as far back as the history goes")
     head = [line(Span("PEAK", "section")), *paragraph("; ".join(facts), view.width)]
     shown = peak.alive[: view.rows(_ALIVE)]
+    unit, factor = ("MiB", _MIB) if peak.requested_bytes >= 10 * _MIB else ("KiB", 1 << 10)
     columns = [
         Column("held then, allocated at", left=True, least=16, cut="middle", keep=9),
         Column("blocks", keep=6),
-        Column("MiB", keep=8),
+        Column(unit, keep=8),
         Column("of the peak", keep=7),
         Column("during", left=True, least=8, keep=4),
     ]
-    rows = [_alive_row(one, peak.requested_bytes) for one in shown]
+    rows = [_alive_row(one, peak.requested_bytes, factor) for one in shown]
     if peak.unexplained_bytes:
         old = peak.unexplained_bytes
-        rows.append(("from before the history", UNKNOWN, _mib(old), _part(old, peak.requested_bytes), ""))
+        rows.append(("from before the history", UNKNOWN, _mib(old, factor), _part(old, peak.requested_bytes), ""))
     return [*head, *table(columns, rows, view.width), *_more(len(peak.alive) - len(shown))]
 
 
-def _alive_row(one: Alive, whole: int) -> tuple[str, ...]:
-    return (one.where, number(one.blocks), _mib(one.bytes), _part(one.bytes, whole), one.annotation or "")
+def _alive_row(one: Alive, whole: int, factor: int) -> tuple[str, ...]:
+    return (one.where, number(one.blocks), _mib(one.bytes, factor), _part(one.bytes, whole), one.annotation or "")
 
 
 def _findings(memory: Memory, view: View) -> list[Line]:
     if not memory.findings:
-        return [[Span("FINDINGS", "section"), Span("  none of the rules found anything", "dim")]]
+        if memory.source.format != "snapshot":
+            return []
+        least = f"  none; kinds below {mebibytes(LEAST_BYTES)} or a tenth of what is reserved are not spoken of"
+        return [[Span("FINDINGS", "section"), Span(least, "dim")]]
     shown = memory.findings[: view.rows(_FINDINGS)]
     lines: list[Line] = [[Span("FINDINGS", "section")]]
     for finding in shown:

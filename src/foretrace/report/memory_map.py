@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from foretrace.model.memory import Memory, MemoryBlock, MemorySegment
-from foretrace.model.words import mebibytes, number
+from foretrace.model.words import mebibytes, share_of
 from foretrace.report.text import Line, Span, line
 from foretrace.report.view import View
 
@@ -14,7 +14,7 @@ __all__ = ["bar", "map_lines"]
 # By state, for a whole segment's free memory another sign than for a hole.
 _ACTIVE, _PENDING, _HOLE, _WHOLE, _DEVICE = "█", "▒", "░", "·", " "
 _ROWS = 24
-_LABEL = 44
+_LEAST = 8  # cells a segment is drawn in at least
 
 
 def bar(memory: Memory, width: int) -> list[Span]:
@@ -47,28 +47,42 @@ def map_lines(memory: Memory, view: View) -> list[Line]:
     """A row a segment, those with the most free memory in holes first; all of them with ``--all``."""
     head = line(
         Span("MAP", "section"),
-        Span(f"  {_ACTIVE} held  {_PENDING} pending  {_HOLE} hole  {_WHOLE} free segment; most holes first", "dim"),
+        Span(
+            f"  {_ACTIVE} held  {_PENDING} pending  {_HOLE} hole  {_WHOLE} free segment; a row each, most holes first",
+            "dim",
+        ),
     )
     if not memory.segments:
         return [head, line("  There are no segments to draw: only a snapshot holds them.")]
     ordered = sorted(memory.segments, key=lambda s: (-s.holes_bytes, s.active_bytes == 0, -s.size, s.address))
     shown = ordered[: view.rows(_ROWS)]
-    room = max(8, view.width - _LABEL - 2)
-    lines = [head]
-    for segment in shown:
+    labels = [("address", "size", "held", "segment"), *map(_label, shown)]
+    widths = [max(len(label[i]) for label in labels) for i in range(len(labels[0]))]
+    room = max(_LEAST, view.width - sum(widths) - 3 - 4)
+    lines = [head, line(Span("  " + _row(labels[0], widths), "head"))]
+    for segment, label in zip(shown, labels[1:], strict=True):
         blocks = memory.blocks[segment.first_block : segment.first_block + segment.blocks]
-        lines.append(line("  ", f"{_label(segment):<{_LABEL - 2}}", " ", _drawn(segment, blocks, room)))
+        lines.append(line("  ", _row(label, widths), "  ", _drawn(segment, blocks, room)))
     left = len(ordered) - len(shown)
-    return [*lines, line(Span(f"  + {left} more (--all)", "dim"))] if left else lines
+    return [*lines, line(Span(f"  + {left} more (--all, or --top N)", "dim"))] if left else lines
 
 
-def _label(segment: MemorySegment) -> str:
-    kind = segment.kind + ("+" if segment.expandable else "")
-    pool = "" if segment.pool == [0, 0] else f" p{segment.pool[0]}.{segment.pool[1]}"
-    stream = "" if segment.stream == 0 else f" s{segment.stream:x}"
-    size = mebibytes(segment.size)
-    held = f"{number(100 * segment.active_bytes / segment.size, 3)} %" if segment.size else ""
-    return f"{segment.address:#x} {size:>9} {held:>7} {kind}{stream}{pool}"
+def _label(segment: MemorySegment) -> tuple[str, str, str, str]:
+    """Address, size, the share held, and whose it is: stream and private pool where they are not the usual ones."""
+    words: list[str] = [segment.kind]
+    if segment.expandable:
+        words.append("expandable")
+    if segment.stream != 0:
+        words.append(f"stream {segment.stream:#x}")
+    if segment.pool != [0, 0]:
+        words.append(f"pool {segment.pool[0]}.{segment.pool[1]}")
+    held = share_of(segment.active_bytes / segment.size) if segment.size else ""
+    return f"{segment.address:#x}", mebibytes(segment.size), held, ", ".join(words)
+
+
+def _row(label: tuple[str, str, str, str], widths: Sequence[int]) -> str:
+    address, size, held, kind = label
+    return f"{address:<{widths[0]}} {size:>{widths[1]}} {held:>{widths[2]}} {kind:<{widths[3]}}"
 
 
 def _drawn(segment: MemorySegment, blocks: Sequence[MemoryBlock], width: int) -> str:

@@ -24,12 +24,14 @@ def simulate(
     stream: int | None = None,
     pool: tuple[int, int] = DEFAULT_POOL,
     device_free_bytes: int | None = None,
+    device_total_bytes: int | None = None,
     limit_bytes: int | None = None,
 ) -> Request:
     """What the allocator would do with a request of ``size`` bytes, as it was at the snapshot.
 
     ``stream``: None for the one that holds most of the device's memory. ``device_free_bytes``: what the device has
     free beside what is reserved; None where it is not known: then it is found out whether the answer depends on it.
+    ``device_total_bytes``: its memory; what is not reserved of it is the most that can be free.
     ``limit_bytes``: what the process may reserve at most (`torch.cuda.set_per_process_memory_fraction`).
 
     Blocks that wait for another stream count as not yet free, and private pools as still used by somebody.
@@ -52,7 +54,14 @@ def simulate(
     succeeds: bool | None = given.source != "nowhere"
     says = _Words(before, allocator, given, size, Key(pool, given.rounded <= known.SMALL_REQUEST_BYTES, stream))
     because = says.because()
-    if device_free_bytes is None and given.source not in ("block", "nowhere"):
+    most = None if device_total_bytes is None else max(0, device_total_bytes - before.reserved)
+    if device_free_bytes is None and most is not None and step(most)[1].source == "nowhere":
+        richest, given = step(most)
+        source, succeeds = "nowhere", False
+        full = Allocator.load(snapshot, device, device_free_bytes=most, limit_bytes=limit_bytes)
+        says = _Words(full, richest, given, size, says.key)
+        because = f"even if nobody else used any of the device's {mebibytes(device_total_bytes)}: {says.because()}"
+    elif device_free_bytes is None and given.source not in ("block", "nowhere"):
         # With a device that has nothing free, what is given back must do.
         _, poorest = step(0)
         if poorest.source != given.source:
@@ -120,7 +129,7 @@ class _Words:
         if poorest.source == "release":
             return (
                 f"{text}; whether it has as much free is not known, but {mebibytes(released)} of cached memory can be "
-                f"given back first, which is enough."
+                f"given back first, which is enough: the device joins what it gets back."
             )
         if self.given.source == "release":
             rest = mebibytes(max(0, asked - self.given.released))
@@ -194,10 +203,11 @@ class _Words:
 
     def _released(self) -> str:
         given = self.given
+        waited = " (waiting for other streams first)" if any(self.before.blocks("pending")) else ""
         if not given.released_segments:
-            return f"{mebibytes(given.released)} of whole pages are"
+            return f"{mebibytes(given.released)} of whole pages{waited} are"
         pages = " and of whole pages" if self.before.settings.expandable else ""
-        return f"{mebibytes(given.released)} in {count(given.released_segments, 'whole segment')}{pages} are"
+        return f"{mebibytes(given.released)} in {count(given.released_segments, 'whole segment')}{pages}{waited} are"
 
     def _account(self) -> str:
         """What is cached and free, by whether it can be given back."""

@@ -25,8 +25,8 @@ def read_any(path: str, *, device: int | None = None, progress: Progress | None 
         from foretrace.memory.reading.summaries import read_summary
 
         return read_summary(text, path, device)
-    # The counters of `memory_stats`, however they are nested or printed, name this one.
-    if "allocated_bytes" in text and "segments" not in text:
+    # The counters of `memory_stats`, nested or printed, name this one; the segments of a snapshot have a size as well.
+    if "allocated_bytes" in text and "total_size" not in text:
         from foretrace.memory.reading.summaries import parse_stats, read_stats
 
         return read_stats(parse_stats(text, path), path, device)
