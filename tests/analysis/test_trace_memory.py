@@ -166,6 +166,30 @@ def test_the_totals_of_a_real_trace_are_the_sums_of_its_rows() -> None:
     assert step.peak_bytes == max(args["Total Allocated"] for args in rows)
 
 
+def test_the_operators_of_a_real_step_sum_to_its_totals() -> None:
+    memory = llama().memory
+    assert memory is not None
+    for device in memory.devices:
+        for step in device.steps:
+            assert sum(entry.bytes for entry in step.largest) == step.allocated_bytes
+            assert sum(entry.allocations for entry in step.largest) == step.allocations
+            assert step.held_before_bytes is not None
+            assert sum(entry.bytes for entry in step.alive_at_peak) + step.held_before_bytes == step.peak_bytes
+    assert len(memory.devices[0].steps[0].largest) == 39
+
+
+def test_many_kinds_of_operators_are_all_in_the_report() -> None:
+    program = Program(held=300)
+    program.build.step(1, 0, 1000)
+    for number in range(40):
+        program.build.op(f"aten::op{number}", 10 + 20 * number, 10)
+        program.get(15 + 20 * number, number, 512 * (number + 1))
+    (step,) = program.steps()
+    assert [entry.bytes for entry in step.largest] == [512 * number for number in range(40, 0, -1)]
+    assert step.allocated_bytes == 512 * 820
+    assert step.peak_bytes == 300 + sum(entry.bytes for entry in step.alive_at_peak) == 300 + 512 * 820
+
+
 def test_what_is_found_in_a_real_trace() -> None:
     (finding,) = [f for f in llama().findings if f.rule == "fusable_intermediates"]
     assert finding.title.startswith("1265 MiB a step of results that fused kernels would not write: activated,")

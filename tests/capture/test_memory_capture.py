@@ -96,7 +96,7 @@ def test_a_history_is_cleared_begun_dumped_and_ended(tmp_path: Path) -> None:
     history = History(fake, "before the model was built")
     history.start()
     assert fake.calls == ["init", "off", "on"]  # off clears what an earlier recording left
-    assert fake.options == {"context": "all", "stacks": "python", "max_entries": HISTORY_ENTRIES}
+    assert fake.options == {"context": "all", "stacks": "all", "max_entries": HISTORY_ENTRIES}
     answer = history.dump(tmp_path / "x.snapshot.pickle")
     history.stop()
     history.stop()

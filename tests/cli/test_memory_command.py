@@ -62,9 +62,26 @@ def test_sizes_as_people_write_them(written: str, size: int, capsys: pytest.Capt
     assert json.loads(capsys.readouterr().out)["request"]["bytes"] == size
 
 
-@pytest.mark.parametrize("written", ["", "much", "-5", "nan", "inf", "1e400", "200 apples", "9EB"])
+@pytest.mark.parametrize("written", ["", "much", "-5", "nan", "inf", "1e400", "200 apples", "9EB", "1_000", "٣MiB"])
 def test_what_is_no_size_is_refused(written: str, capsys: pytest.CaptureFixture[str]):
     assert "size" in failing(capsys, SNAPSHOT, f"--request={written}")
+
+
+def test_a_size_is_exact(capsys: pytest.CaptureFixture[str]):
+    assert main(["memory", SNAPSHOT, "--json", "--request", str(2**62 + 1)]) == 0
+    assert json.loads(capsys.readouterr().out)["request"]["bytes"] == 2**62 + 1
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--device-total", "4GiB"],  # 7592 MiB are reserved
+        ["--device-total", "1GiB", "--device-free", "2GiB"],
+        ["--device-total", "10GiB", "--device-free", "9GiB"],
+    ],
+)
+def test_a_device_that_cannot_be_is_refused(flags: list[str], capsys: pytest.CaptureFixture[str]):
+    assert "7592 MiB" in failing(capsys, SNAPSHOT, *flags)
 
 
 def test_what_the_device_has_decides(capsys: pytest.CaptureFixture[str]):
@@ -178,6 +195,8 @@ def test_convert_writes_what_viewers_take(tmp_path: Path, capsys: pytest.Capture
     assert main(["memory", "convert", SNAPSHOT, "-o", str(made), "--protocol", "2", "--force"]) == 0
     assert made.read_bytes()[:2] == b"\x80\x02"
     assert "name it with -o" in failing(capsys, "convert", SNAPSHOT)
+    assert "leave --json" in failing(capsys, "convert", SNAPSHOT, "-o", str(tmp_path / "b"), "--json")
+    assert "--protocol is of convert" in failing(capsys, SNAPSHOT, "--protocol", "2")
 
 
 def test_the_screen_into_a_file(tmp_path: Path):

@@ -10,7 +10,7 @@ import pytest
 
 from foretrace.cli import main
 from foretrace.memory.snapshot import Snapshot
-from memory.oom.oom_samples import REAL, capacity
+from memory.oom.oom_samples import REAL, Real, capacity
 
 FRAGMENTED = capacity("472.00 MiB", "23.70 GiB", "114.56 MiB", "18.26 GiB", "3.69 GiB", own="23.58 GiB")
 
@@ -52,7 +52,7 @@ def test_one_screen_says_why_what_helps_and_what_cannot(log: Path, capsys: pytes
     assert heads == sorted(heads)
     assert "VERDICT  fragmentation: 3.69 GiB are cached, but not in one piece of 472.00 MiB" in out
     assert "line 3 · CUDA device 0" in out
-    assert out.index("expandable_segments:True") < out.index("WHAT CANNOT") < out.index("empty_cache()")
+    assert out.index("expandable_segments:True") < out.index("WHAT CANNOT") < out.index("empty_cache:")
     assert all(len(row) <= 100 for row in out.splitlines())
 
 
@@ -63,6 +63,52 @@ def test_the_bar_is_as_wide_as_the_screen_and_its_parts_are_told(log: Path, caps
     # 18.26, 3.69, 1.63 and 0.11 of 23.70 GiB in 96 cells; the last is less than half a cell, but has its line.
     assert [bar.count(mark) for mark in "█▒▪·"] == [74, 15, 7, 0]
     assert "·   114.56 MiB  free" in said(capsys, str(log))
+
+
+@pytest.mark.parametrize("real", REAL, ids=lambda real: real.source)
+def test_a_message_is_one_screen_that_says_what_to_do_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], real: Real
+):
+    path = tmp_path / "one.log"
+    path.write_text(real.text, encoding="utf-8")
+    rows = said(capsys, str(path)).splitlines()
+
+    assert len(rows) <= 28
+    heads = [row.split("  ")[0] for row in rows]
+    assert heads.index("FIRST") > heads.index("VERDICT")
+    helping = rows[rows.index("WHAT HELPS") :] if "WHAT HELPS" in rows else []
+    assert len([row for row in helping if row.startswith(("  + ", "  ? "))]) <= 4
+    assert rows[-1].startswith("more with --all: ")
+    assert all(len(row) <= 100 for row in rows)
+
+
+def test_the_first_screen_denies_only_what_was_advised_and_emptying_the_cache(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    path = tmp_path / "full.log"
+    path.write_text(capacity("16.00 GiB", "79.11 GiB", "4.65 GiB", "73.30 GiB", "335.88 MiB"), encoding="utf-8")
+
+    denied = [row.split(":")[0] for row in said(capsys, str(path)).splitlines() if row.startswith("  - ")]
+    assert denied == ["  - expandable_segments", "  - empty_cache"]
+    everything = said(capsys, str(path), "--all")
+    assert "  - garbage_collection_threshold" in everything
+    assert "pytorch#58466" in everything
+    assert "more with --all" not in everything
+
+
+def test_the_bar_is_of_the_limit_where_that_is_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "limit.log"
+    text = capacity(
+        "996.00 MiB", "44.43 GiB", "9.06 GiB", "17.44 GiB", "59.88 MiB", own="17.81 GiB", allowed="17.69 GiB"
+    )
+    path.write_text(text, encoding="utf-8")
+    rows = said(capsys, str(path)).splitlines()
+
+    (bar,) = [row for row in rows if row.startswith("  ████")]
+    # 17.44, 0.06 and 0.19 of 17.69 GiB in 96 cells
+    assert [bar.count(mark) for mark in "█▒·"] == [95, 0, 1]
+    assert any("196.12 MiB  left of the limit" in row for row in rows)
+    assert any("17.69 GiB  the limit; the device has 44.43 GiB, 9.06 GiB of them free" in row for row in rows)
 
 
 def test_the_document_is_one_line_of_its_schema(log: Path, capsys: pytest.CaptureFixture[str]):
@@ -174,7 +220,7 @@ def test_a_snapshot_is_read_and_handed_on(
     out = said(capsys, str(log), "--snapshot", str(snapshot))
 
     assert asked == [str(snapshot), str(snapshot)]
-    assert "the snapshot holds nothing of device 0" in " ".join(out.split())
+    assert "The snapshot holds nothing of device 0." in " ".join(out.split())
 
 
 def test_names_in_the_text_cannot_reach_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 import re
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from foretrace.trace import repair
 from foretrace.trace.load import parse
 
 TRACE = Path(__file__).parents[1] / "data" / "traces" / "mlp_eager.json.gz"
+SAMPLES = Path(__file__).parents[2] / "src" / "foretrace" / "cli" / "samples"
 RAW = gzip.decompress(TRACE.read_bytes())
 WHOLE = json.loads(RAW)
 EVENTS = len(WHOLE["traceEvents"])
@@ -130,7 +132,34 @@ REFUSED = [
     ("LFS pointer", b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "Git LFS"),
     ("folded stacks", b"main;train;aten::mm 120\nmain;eval 3\n", "folded stacks"),
     ("execution trace", b'{"schema": "1.1.1-chakra.0.0.4", "nodes": [{"id": 1, "name": "x"}]}', "Chakra"),
-    ("memory snapshot", b'{"segments": [], "device_traces": []}', "memory snapshot"),
+    (
+        "memory snapshot",
+        b'{"segments": [], "device_traces": []}',
+        "a memory snapshot of the CUDA caching allocator, not a timeline; this command reads profiler traces; read it "
+        "with `foretrace memory FILE`",
+    ),
+    ("snapshot as text", pickle.dumps({"segments": []}, 0), "read it with `foretrace memory FILE`"),
+    ("another pickle as text", pickle.dumps({"a": 1}, 0), "a Python pickle; name a profiler trace"),
+    (
+        "out-of-memory log",
+        b"step 3\nTraceback (most recent call last):\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate",
+        "a text with an out-of-memory message, not a timeline; read it with `foretrace oom FILE`",
+    ),
+    ("out-of-memory log of HIP", b"RuntimeError: HIP out of memory. Tried to allocate 2 GiB", "`foretrace oom FILE`"),
+    ("out of memory in CUDA itself", b"RuntimeError: CUDA error: out of memory", "`foretrace oom FILE`"),
+    ("words about memory", b"we never run out of memory here", "is not JSON"),
+    (
+        "memory summary",
+        (SAMPLES / "h200_fragmented.memory_summary.txt").read_bytes(),
+        "the printed table of torch.cuda.memory_summary(), not a timeline; read it with `foretrace memory FILE`",
+    ),
+    ("memory counters", b'{"allocated_bytes.all.current": 512}', "read it with `foretrace memory FILE`"),
+    ("nested counters", b'{"allocated_bytes": {}, "reserved_bytes": {}}', "read it with `foretrace memory FILE`"),
+    (
+        "page of a snapshot",
+        b"<!DOCTYPE html><script>import {add_local_files} from 'MemoryViz.js'</script>",
+        "a page of memory_viz with a snapshot inside",
+    ),
     ("Proton", b'[{"frame": {"name": "ROOT"}, "metrics": {}, "children": []}]', "Hatchet"),
     (
         "Chrome's own trace",

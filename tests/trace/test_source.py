@@ -141,7 +141,10 @@ def test_other_tools_files_are_named(tmp_path):
     assert "SQLite" in refusal(database)
 
     snapshot = {"segments": [{"device": 0}], "device_traces": []}
-    assert "memory snapshot" in refusal(written(tmp_path, "s.pickle", pickle.dumps(snapshot)))
+    for content in (pickle.dumps(snapshot), gzip.compress(pickle.dumps(snapshot)), pickle.dumps(snapshot, 0)):
+        said = refusal(written(tmp_path, "s.pickle", content))
+        assert "memory snapshot" in said
+        assert said.endswith("read it with `foretrace memory FILE`")
     assert "pickle" in refusal(written(tmp_path, "o.pickle", pickle.dumps([1])))
 
 

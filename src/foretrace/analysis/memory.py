@@ -18,7 +18,7 @@ from foretrace.analysis.context import Context
 from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.intermediates import Avoidable, avoidable, summed
 from foretrace.analysis.memory_rows import Ledger, Place, ledgers, places
-from foretrace.knowledge.allocator_rows import CPU, LISTED_OPERATORS
+from foretrace.knowledge.allocator_rows import CPU
 from foretrace.knowledge.kineto import Call, RowKind
 from foretrace.model.trace_memory import Allocating, DeviceMemory, StepMemory, TraceMemory
 from foretrace.trace.steps import StepSpan, step_of_rows
@@ -79,7 +79,7 @@ class _Book:
         return known
 
     def by_operator(self, positions: Iterable[int]) -> list[Allocating]:
-        """Allocations by operator and phase, most bytes first."""
+        """Allocations by operator and phase, most bytes first: all of them, so that their sum is the total."""
         bytes_of: Counter[tuple[str | None, str | None, str | None]] = Counter()
         count: Counter[tuple[str | None, str | None, str | None]] = Counter()
         modules: dict[tuple[str | None, str | None, str | None], Counter[str]] = {}
@@ -101,7 +101,7 @@ class _Book:
                 allocations=count[key],
                 bytes=total,
             )
-            for key, total in ranked[:LISTED_OPERATORS]
+            for key, total in ranked
         ]
 
 
@@ -118,7 +118,7 @@ def _device(book: _Book, owned: Avoidable, several: bool) -> DeviceMemory:
             "hold is incomplete"
         )
     if ledger.device == CPU:
-        missing["start_bytes"] = "of the CPU, torch counts only what was allocated since the profiler began to"
+        missing["start_bytes"] = "of the CPU, torch counts only what was allocated since the profiler began"
     spans = [span for span in context.steps if not several or span.row < 0 or span.pid == ledger.pid]
     return DeviceMemory(
         device=ledger.device,

@@ -50,7 +50,9 @@ class History:
                 self.began = "by the program itself"
                 return
             record(enabled=None)  # clears it, in every version
-            record(enabled="all", context="all", stacks="python", max_entries=self._max_entries)
+            # With C++ frames: autograd's threads have no others, and make half of what a training step allocates. On an
+            # H200's host they take 3 µs an event more than Python frames alone.
+            record(enabled="all", context="all", stacks="all", max_entries=self._max_entries)
         except Exception as error:  # private functions: what they raise differs by version
             self.why_not = f"{self._unsupported()} ({_first_line(error)})"
             return

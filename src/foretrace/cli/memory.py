@@ -16,6 +16,8 @@ written 200MiB, 1.5GiB, 2GB, or in bytes. What the device has free is not in a s
 from __future__ import annotations
 
 import argparse
+import re
+from fractions import Fraction
 from pathlib import Path
 
 from foretrace.cli import flags
@@ -26,6 +28,8 @@ from foretrace.errors import InputError
 __all__ = ["add_arguments", "run"]
 
 _CONVERT = "convert"
+_PROTOCOL = 4  # the newest that every viewer reads
+_DIGITS = re.compile(r"[0-9]{1,30}(\.[0-9]{1,30})?")
 _UNITS = {
     "": 1, "b": 1,
     "k": 1 << 10, "kib": 1 << 10, "kb": 1000,
@@ -52,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--fail", action="store_true", help="exit code 1 unless the request would succeed")
     parser.add_argument("--map", action="store_true", help="draw the segments instead of what pins them and the peak")
-    parser.add_argument("--protocol", type=int, choices=range(6), default=4, help="of convert: the pickle protocol (4)")
+    parser.add_argument("--protocol", type=int, choices=range(6), help="of convert: the pickle protocol (4)")
     flags.add_rows(parser, everything="every row, every segment")
 
 
@@ -60,13 +64,14 @@ def size(text: str) -> int:
     """Bytes of ``200MiB``, ``1.5 GiB``, ``2GB`` (decimal) or ``4096``, as the type of a flag."""
     number = text.strip().lower().replace(" ", "")
     digits = number.rstrip("abcdefghijklmnopqrstuvwxyz")
-    try:
-        value = float(digits) * _UNITS[number[len(digits) :]]
-    except (ValueError, KeyError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 200MiB, 1.5GiB, 2GB, or bytes") from None
-    if not 0 <= value < 2**63:
+    unit = _UNITS.get(number[len(digits) :])
+    if unit is None or not _DIGITS.fullmatch(digits):
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 200MiB, 1.5GiB, 2GB, or bytes")
+    # Exact: a float would round from 2**53 on.
+    value = round(Fraction(digits) * unit)
+    if value >= 2**63:
         raise argparse.ArgumentTypeError(f"{text!r} is no size a device could have")
-    return round(value)
+    return value
 
 
 def whole(text: str) -> int:
@@ -92,6 +97,8 @@ def run(args: argparse.Namespace) -> int:
     """Read one file and say what it holds; or write a snapshot anew."""
     if args.words[0] == _CONVERT and len(args.words) == 2 and not Path(_CONVERT).exists():
         return _convert(args, args.words[1])
+    if args.protocol is not None:
+        raise InputError("--protocol is of convert: foretrace memory convert FILE -o NEW --protocol N")
     if len(args.words) != 1:
         raise InputError(
             "foretrace memory reads one file at a time; to write one anew: foretrace memory convert FILE -o NEW"
@@ -129,12 +136,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _convert(args: argparse.Namespace, path: str) -> int:
+    if args.json or args.map or args.request is not None:
+        raise InputError("convert writes the file anew and says nothing of it: leave --json, --map and --request out")
+    protocol = _PROTOCOL if args.protocol is None else args.protocol
     check_sources([path])
     target = target_of(args.output, force=args.force, sources=[path])
     if target is None:
         raise InputError("convert writes a file: name it with -o NEW.pickle")
     from foretrace.memory.reading.convert import convert
 
-    convert(path, target, protocol=args.protocol, force=args.force)
-    say(f"wrote {target} (pickle protocol {args.protocol})")
+    convert(path, target, protocol=protocol, force=args.force)
+    say(f"wrote {target} (pickle protocol {protocol})")
     return 0

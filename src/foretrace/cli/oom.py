@@ -3,11 +3,13 @@
   foretrace oom crash.log                     every message in a log or traceback
   pbpaste | foretrace oom -                   from standard input (a terminal: paste, then Ctrl-D)
   foretrace oom crash.log --snapshot s.pickle the verdict held against an allocator snapshot
-  foretrace oom crash.log --conf expandable_segments:True     what PYTORCH_CUDA_ALLOC_CONF was
+  foretrace oom crash.log --conf expandable_segments:True     what PYTORCH_ALLOC_CONF was
+  foretrace oom crash.log --all               every remedy with its conditions, and what the message does not say
   foretrace oom crash.log --json              schema foretrace.oom/1
 
-Reads the wordings of PyTorch since 1.13 for CUDA, ROCm, XPU, MPS and NPU, in any log. Nothing is read from this
-machine: neither its GPUs nor its environment have to be those of the message. Exit code 2 where there is no message.
+Reads the wordings of PyTorch since 1.13 for CUDA, ROCm, XPU, MPS and NPU, cudaMallocAsync's and vLLM's, in any log.
+Nothing is read from this machine: neither its GPUs nor its environment have to be those of the message. Exit code 2
+where there is no message.
 """
 
 from __future__ import annotations
@@ -36,11 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", metavar="FILE", help="a text with the message anywhere in it, or - for standard input")
     flags.add_output(parser, json="the whole document as one line of JSON")
     parser.add_argument("--snapshot", metavar="FILE", help="an allocator snapshot of the process that failed")
-    parser.add_argument(
-        "--conf", metavar="OPTIONS", help="what PYTORCH_CUDA_ALLOC_CONF was: expandable_segments:True,…"
-    )
+    parser.add_argument("--conf", metavar="OPTIONS", help="what PYTORCH_ALLOC_CONF (or PYTORCH_CUDA_ALLOC_CONF) was")
     parser.add_argument("--torch", metavar="VERSION", help="PyTorch's version, where the advice depends on it")
-    flags.add_rows(parser, everything="every remedy")
+    flags.add_rows(parser, everything="every remedy, condition and reason")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ __all__ = [
     "CPU",
     "HISTORY_ENTRIES",
     "LEAST_INTERMEDIATE",
-    "LISTED_OPERATORS",
+    "LITTLE_ON_CPU",
     "OUTLIVED_WORKS",
     "device_name",
     "fits_block",
@@ -28,8 +28,10 @@ _GRAIN = 512
 # kSmallSize: of a large block a rest up to here is not split off, and counts as allocated.
 _UNSPLIT = 1 << 20
 
-# Operators that a report lists of a step; the rest is in its totals.
-LISTED_OPERATORS = 10
+# Where a GPU computes and a step allocates less than this on the CPU, those are numbers on their way (scalars of the
+# optimizer, sizes, labels): less than the smallest segment that the GPU's allocator takes (kSmallBuffer, 2 MiB), and no
+# host is short of it. A batch of images, or a checkpoint, is above it.
+LITTLE_ON_CPU = 1 << 20
 # Tensors that fusing would avoid are worth a word from here on: smaller ones stay in the L2 cache of any GPU of the
 # last ten years (4 MB and more), and all of a step's together are no memory that anyone misses.
 LEAST_INTERMEDIATE = 4 << 20

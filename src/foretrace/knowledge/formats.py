@@ -42,7 +42,11 @@ _UNPACK = "unpack it first and name the trace inside"
 _RECORD = "record with torch.profiler and export_chrome_trace, or with `foretrace run`"
 _SNAPSHOT = Foreign(
     "a memory snapshot of the CUDA caching allocator, not a timeline",
-    "this command reads profiler traces; view the snapshot with https://pytorch.org/memory_viz",
+    "this command reads profiler traces; read it with `foretrace memory FILE`",
+)
+_COUNTERS = Foreign(
+    "the allocator's counters (torch.cuda.memory_stats), not a timeline",
+    "read it with `foretrace memory FILE`",
 )
 _NSYS = Foreign(
     "a report of Nsight Systems",
@@ -81,7 +85,10 @@ MAGIC: tuple[tuple[int, bytes, Foreign], ...] = (
 
 PICKLE = re.compile(rb"\x80[\x02-\x05]")
 PICKLE_SNAPSHOT = Foreign(_SNAPSHOT.what, _SNAPSHOT.advice)
-PICKLE_OTHER = Foreign("a Python pickle", "name a profiler trace (JSON, plain or gzip)")
+PICKLE_OTHER = Foreign(
+    "a Python pickle",
+    "name a profiler trace (JSON, plain or gzip); an allocator snapshot is read with `foretrace memory FILE`",
+)
 # TFRecord framing puts the version string of the first event within the first bytes.
 TENSORBOARD_MARK = b"brain.Event:"
 TENSORBOARD = Foreign(
@@ -111,6 +118,29 @@ TEXTS: tuple[tuple[re.Pattern[bytes], Foreign], ...] = (
         re.compile(rb"version https://git-lfs"),
         Foreign("a Git LFS pointer, not the file itself", "fetch it with `git lfs pull`"),
     ),
+    # What a training run printed before it, a table of memory_summary() included, is not what such a log is about.
+    (
+        re.compile(
+            rb".*?(OutOfMemoryError|(CUDA|HIP|XPU|NPU|MLU|MPS|MUSA)( backend| error:)? out of memory)", re.DOTALL
+        ),
+        Foreign("a text with an out-of-memory message, not a timeline", "read it with `foretrace oom FILE`"),
+    ),
+    (
+        re.compile(rb".*?PyTorch CUDA memory summary", re.DOTALL),
+        Foreign(
+            "the printed table of torch.cuda.memory_summary(), not a timeline", "read it with `foretrace memory FILE`"
+        ),
+    ),
+    # Protocol 0 is text; it begins with a container and its number in the memo.
+    (re.compile(rb"\([dl]p\d+\n.*?segments", re.DOTALL), _SNAPSHOT),
+    (re.compile(rb"\([dl]p\d+\n"), PICKLE_OTHER),
+    (
+        re.compile(rb"<.*MemoryViz", re.DOTALL),
+        Foreign(
+            "a page of memory_viz with a snapshot inside",
+            "read the pickle that the page was made from with `foretrace memory FILE`",
+        ),
+    ),
     (
         re.compile(rb"<(!doctype|html|head|body)", re.IGNORECASE),
         Foreign("a web page", "a download often saves the page around a file; download the raw file"),
@@ -132,6 +162,8 @@ TEXTS: tuple[tuple[re.Pattern[bytes], Foreign], ...] = (
 # JSON objects: the first entry all of whose keys the document has wins.
 JSON_OBJECTS: tuple[tuple[frozenset[str], Foreign], ...] = (
     (frozenset({"segments", "device_traces"}), _SNAPSHOT),
+    (frozenset({"allocated_bytes.all.current"}), _COUNTERS),
+    (frozenset({"allocated_bytes", "reserved_bytes"}), _COUNTERS),
     (
         frozenset({"schema", "nodes"}),
         Foreign(

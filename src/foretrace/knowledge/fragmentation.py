@@ -61,7 +61,7 @@ MEMORY_RULES: dict[str, Rule] = {
     ),
     "sparse_segments": Rule(
         severity="warning",
-        title="{blocks} of {together} pin {segments}, {bytes} of them free",
+        title="{blocks}, {together} in all, pin {segments}, {bytes} of them free",
         explanation="Each of these blocks takes less than a tenth of a segment that is mostly free. As long as one of "
         "them lives, its segment cannot be returned: a large segment was cut up for small requests that outlived their "
         "neighbours.",

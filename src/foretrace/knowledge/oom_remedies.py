@@ -1,210 +1,90 @@
 """What people do about running out of memory: when it helps, when it cannot, why, and what it needs.
 
 Texts hold ``{places}`` for a message's numbers. A remedy that has no word for a verdict is not shown with it. Within a
-verdict, remedies come in the order in which they are listed here, those that help first.
+verdict, remedies come in the order of `REMEDIES`, those that help first. Settings of the allocator are in
+`oom_settings`, those of vLLM and of notebooks in `oom_serving`.
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
-__all__ = ["CHECKS", "REMEDIES", "Fit", "KnownRemedy"]
+from foretrace.knowledge.oom_fits import NOTES, Fit, KnownRemedy, same
+from foretrace.knowledge.oom_serving import NOTEBOOK, SERVING
+from foretrace.knowledge.oom_settings import SETTINGS
 
-Stance = Literal["helps", "may", "cannot"]
+__all__ = ["CHECKS", "FIRST", "REMEDIES"]
 
+_LESS = Fit("helps", "Less is held at once. Most tensors are asked for smaller, too.")
 
-class Fit(NamedTuple):
-    """How a remedy fits a case, and why."""
-
-    stance: Stance
-    because: str
-
-
-class KnownRemedy(NamedTuple):
-    """One remedy. ``fits``: by verdict, or by a case that overrides it (`memory.oom_remedies` says which)."""
-
-    title: str
-    fits: dict[str, Fit]
-    preconditions: tuple[str, ...] = ()
-    source: str | None = None
-
-
-_ALLOCATOR = "c10/cuda/CUDACachingAllocator.cpp"
-_NOTES = "PyTorch, CUDA semantics: memory management"
-
-
-def _same(verdicts: str, fit: Fit) -> dict[str, Fit]:
-    return dict.fromkeys(verdicts.split(), fit)
-
-
-_LESS = Fit("helps", "Less is held at once, and most tensors are asked for smaller.")
-_NEED = "full impossible limit graph_pool other_process fragmentation"
-
-REMEDIES: Final[dict[str, KnownRemedy]] = {
-    "raise_limit": KnownRemedy(
-        "raise the process's limit",
-        {
-            "limit": Fit("helps", "The device has {free} free; only the limit of {allowed} forbids using it."),
-            "limit_impossible": Fit(
-                "may", "The limit of {allowed} is below the request, but the device could not give it either."
-            ),
-        },
-        ("nobody relies on the rest of the device: the limit was set for something",),
-        "torch.cuda.set_per_process_memory_fraction; per_process_memory_fraction in the allocator's settings",
-    ),
-    "mps_watermark": KnownRemedy(
-        "PYTORCH_MPS_HIGH_WATERMARK_RATIO",
-        {
-            "mps_limit": Fit(
-                "may",
-                "It moves the limit of {allowed}; 0.0 removes it. Memory is shared with the system, which swaps or "
-                "stops when "
-                "it runs out.",
-            ),
-            "mps_impossible": Fit(
-                "cannot", "One request of {asked} is above the limit by itself; without a limit the system swaps."
-            ),
-        },
-        ("set before PyTorch is imported: in the shell, not in the program (pytorch#96814)",),
-        "PyTorch, MPS environment variables",
-    ),
+_PROGRAM: Final[dict[str, KnownRemedy]] = {
     "close_programs": KnownRemedy(
         "close other programs",
         {"mps_limit": Fit("may", "{elsewhere} are allocations besides PyTorch's, which count against the same limit.")},
         (),
         "pytorch#105839",
     ),
+    "check_nvml": KnownRemedy(
+        "let PyTorch ask NVML",
+        {
+            "nvml": Fit(
+                "helps",
+                "Then the message comes with its sizes. In containers NVIDIA_DRIVER_CAPABILITIES has to hold "
+                "'utility'; a driver that was updated under a running machine needs a restart; with MIG, "
+                "CUDA_VISIBLE_DEVICES has to name a slice that is there.",
+            )
+        },
+        ("`nvidia-smi` uses NVML as well: run it where the program runs",),
+        "pytorch#112377; fal#478; sd3.5#18",
+    ),
     "end_other_process": KnownRemedy(
         "end or move the other process",
         {
             "other_process": Fit("helps", "It holds {others}; {missing} were lacking. {listing}"),
             "other_hidden": Fit(
-                "helps",
-                "{others} are in use that the message puts to nobody; {missing} were lacking. {listing}",
+                "may",
+                "Look with nvidia-smi first: {others} in use are nobody's by the message; {missing} were lacking. "
+                "{listing}",
             ),
-            "other_small": Fit("may", "Others hold {others}; this process fills the device nearly alone."),
-            "driver_call": Fit("may", "Whether others hold the memory, the message does not say; nvidia-smi does."),
+            "other_small": Fit("may", "Others hold {others} of {total}."),
+            "vllm_startup": Fit("may", "Look with nvidia-smi first: of {total}, {free} were free as vLLM started."),
+            **same(
+                "driver_call runtime_call nvml",
+                Fit("may", "Whether others hold the memory, the message does not say; nvidia-smi does."),
+            ),
         },
         ("look at them first: a notebook or a crashed run of your own is the most common one",),
         "nvidia-smi, rocm-smi, xpu-smi",
     ),
-    "share_graph_pool": KnownRemedy(
-        "let CUDA graphs share one pool, capture fewer sizes",
+    "check_shape": KnownRemedy(
+        "look at the shape",
         {
-            "graph_pool": Fit("helps", "{private} are idle in private pools, where only their graphs can use them."),
-            "graph_some": Fit("may", "{private} are idle in private pools; that alone is not what was lacking."),
-        },
-        (
-            "graphs that share a pool (pool=graph.pool()) are replayed in the order of their capture, and never at "
-            "once",
-            "with vLLM or SGLang: fewer capture sizes, or --enforce-eager / --disable-cuda-graph",
-        ),
-        "torch.cuda.graph(pool=…); pytorch#121932",
-    ),
-    "expandable_segments": KnownRemedy(
-        "{variable}=expandable_segments:True",
-        {
-            "expandable_on": Fit("cannot", "It is on already. The message recommends it whatever is set."),
-            "expandable_windows": Fit(
-                "cannot", "The paths are those of Windows, where PyTorch ignores it with a warning."
-            ),
-            "expandable_old": Fit("cannot", "PyTorch has it since 2.1."),
-            "expandable_split": Fit(
-                "may",
-                "It would join the holes ({unallocated}), but not beside max_split_size_mb, which is set: together "
-                "they let "
-                "reserved memory grow without bound. Remove the other first.",
-            ),
-            "expandable_snapshot": Fit(
-                "cannot",
-                "By the snapshot the idle memory belongs to other streams or pools; segments are never shared "
-                "between them, "
-                "expandable or not.",
-            ),
-            "fragmentation": Fit(
+            "impossible": Fit(
                 "helps",
-                "{unallocated} are cached and free, but in pieces. Expandable segments give wholly free pages back "
-                "and map "
-                "them elsewhere, so that pieces of 2 MiB (small requests) and 20 MiB (large ones) can be joined.",
+                "A tensor larger than the device is seldom meant. Common: an index used as a size, broadcasting along "
+                "the wrong axis, one_hot or cdist over everything, logits of a whole batch times the vocabulary, an "
+                "input that was not cropped.",
             ),
-            "full": Fit(
-                "cannot",
-                "It joins cached free memory, and there is too little: {unallocated}, with {free} free on the "
-                "device, for "
-                "{asked}.",
-            ),
-            "full_some": Fit(
-                "may",
-                "It could join some of the {unallocated} of cached free memory, {share} of what is reserved. That "
-                "much is in "
-                "every run: the next requests fail as this one.",
-            ),
-            "impossible": Fit("cannot", "It joins cached free memory; {asked} do not fit even into an empty device."),
-            "limit": Fit("cannot", "It joins cached free memory, and {unallocated} are too little for {asked}."),
-            "limit_fragmented": Fit("may", "{unallocated} are cached and free below the limit, in pieces."),
-            "driver": Fit("cannot", "Nothing is fragmented: the device itself has {free} free."),
-            "other_process": Fit("cannot", "It joins what this process caches ({unallocated}), not what others hold."),
-            "other_fragmented": Fit("may", "{unallocated} are cached in pieces as well, less than what others hold."),
-            "graph_pool": Fit("cannot", "Memory of a private pool stays in it, expandable or not."),
+            "mps_impossible": Fit("helps", "A tensor larger than the limit is seldom meant."),
+            "host": Fit("may", "If {asked} is more than you meant, one of its sizes is wrong."),
         },
-        (
-            "not on Windows (torchtune#1185)",
-            "not together with max_split_size_mb (pytorch#193400, pytorch#123548)",
-            "tensors that go to other processes over CUDA IPC need torch 2.5 or later (pytorch#130890), and in "
-            "containers the "
-            "right to pidfd_getfd (pytorch#165685)",
-            "set before the first allocation",
-        ),
-        "pytorch#173049; " + _NOTES,
-    ),
-    "max_split_size_mb": KnownRemedy(
-        "{variable}=max_split_size_mb:N",
-        {
-            "fragmentation": Fit(
-                "may",
-                "It keeps large segments whole, so that they can be given back; but segments come and go more often, "
-                "which "
-                "costs time. Where expandable segments are to be had, they are the better first try.",
-            ),
-            "split_expandable": Fit(
-                "cannot", "Expandable segments are on; together they let reserved memory grow without bound."
-            ),
-            **_same(
-                "full impossible limit driver other_process graph_pool",
-                Fit("cannot", "It prevents fragmentation, which is not what was lacking here."),
-            ),
-        },
-        ("not together with expandable_segments", "N at least 20"),
-        "pytorch#113481; pytorch#193400",
-    ),
-    "free_references": KnownRemedy(
-        "drop what is kept by accident",
-        _same(
-            _NEED,
-            Fit(
-                "may",
-                "An exception that is kept holds every frame below it and their tensors: leave the except block "
-                "before trying "
-                "again. A sum of losses keeps each step's graph: add loss.detach() or loss.item(). So do outputs in "
-                "a list.",
-            ),
-        ),
-        ("`foretrace memory SNAPSHOT` names the lines that hold the memory",),
-        "PyTorch FAQ: my model reports out of memory; my out of memory exception handler can't allocate memory",
+        ("the traceback's last line of your own program names the tensor",),
     ),
     "smaller_step": KnownRemedy(
         "smaller batches, shorter sequences, micro-batches",
         {
-            **_same("full impossible graph_pool other_process limit", _LESS),
+            **same("full graph_pool other_process limit", _LESS),
+            "impossible": Fit("may", "If {asked} grow with them: it is {times} times what there is."),
+            "hopeless": Fit("cannot", "{asked} are {times} times what there is: no batch is cut down by as much."),
             "fragmentation": Fit("may", "Less is held at once; the holes stay."),
             "mps_limit": _LESS,
             "mps_impossible": _LESS,
             "host": Fit("may", "If the tensor grows with them."),
+            **same("runtime_call nvml", Fit("may", "Less is held at once, if this process filled the device.")),
             "matrix": Fit(
                 "helps",
-                "{asked} are as much as {matrix}: if that is scores of attention, or pairs of all with all, it grows "
-                "with the "
-                "square of the length.",
+                "Less is held at once. {asked} are as much as {matrix}: if that is scores of attention, or pairs of "
+                "all with all, it grows with the square of the length.",
             ),
         },
         ("with gradient accumulation the effective batch stays the same",),
@@ -214,9 +94,8 @@ REMEDIES: Final[dict[str, KnownRemedy]] = {
         {
             "matrix": Fit(
                 "may",
-                "{asked} are as much as {matrix}. torch.nn.functional.scaled_dot_product_attention holds no such "
-                "matrix where "
-                "one of its fused kernels runs.",
+                "torch.nn.functional.scaled_dot_product_attention never holds {matrix}, where one of its fused "
+                "kernels runs.",
             ),
         },
         (
@@ -225,37 +104,30 @@ REMEDIES: Final[dict[str, KnownRemedy]] = {
         ),
         "torch.nn.functional.scaled_dot_product_attention",
     ),
-    "check_shape": KnownRemedy(
-        "look at the shape",
+    "free_references": KnownRemedy(
+        "drop what is kept by accident",
         {
-            "impossible": Fit(
-                "helps",
-                "A tensor larger than the device is seldom meant: an index used as a size, broadcasting along the "
-                "wrong axis, "
-                "one_hot or cdist over everything, logits of a whole batch times the vocabulary, an input that was "
-                "not cropped.",
-            ),
-            "mps_impossible": Fit("helps", "A tensor larger than the limit is seldom meant."),
-            "host": Fit("may", "If {asked} is more than you meant, one of its sizes is wrong."),
+            "full": Fit(
+                "may",
+                "Kept errors, outputs and sums of losses hold tensors. An exception holds every frame below it: leave "
+                "the except block before trying again; add loss.detach() to a sum, not loss with its graph.",
+            )
         },
-        ("the traceback's last line of your own program names the tensor",),
+        ("`foretrace memory SNAPSHOT` names the lines that hold the memory",),
+        "PyTorch FAQ: my model reports out of memory; my out of memory exception handler can't allocate memory",
     ),
     "checkpointing": KnownRemedy(
         "activation checkpointing",
-        _same(
+        same(
             "full limit other_process fragmentation graph_pool",
-            Fit(
-                "may",
-                "In training, activations are made again in backward instead of being kept; costs about a third more "
-                "time.",
-            ),
+            Fit("may", "In training: makes activations again in backward, for a third more time."),
         ),
         ("only where gradients are needed",),
         "torch.utils.checkpoint",
     ),
     "no_grad": KnownRemedy(
         "torch.inference_mode()",
-        _same(
+        same(
             "full limit other_process graph_pool",
             Fit("may", "If this was evaluation or generation: nothing is kept for backward."),
         ),
@@ -264,7 +136,7 @@ REMEDIES: Final[dict[str, KnownRemedy]] = {
     ),
     "fused_kernels": KnownRemedy(
         "kernels that keep no intermediates",
-        _same(
+        same(
             "full limit other_process graph_pool",
             Fit(
                 "may",
@@ -276,7 +148,7 @@ REMEDIES: Final[dict[str, KnownRemedy]] = {
     ),
     "optimizer": KnownRemedy(
         "8-bit or sharded optimizer states",
-        _same(
+        same(
             "full limit",
             Fit(
                 "may", "In training with Adam, states are 8 bytes for each parameter in float32; in 8 bits they are 2."
@@ -289,86 +161,26 @@ REMEDIES: Final[dict[str, KnownRemedy]] = {
         "more memory, or the model on several devices",
         {
             "impossible": Fit("may", "{asked} need a device with more than {total}, or a tensor that is split."),
+            **same("vllm_cache vllm_startup", Fit("may", "tensor_parallel_size spreads weights and cache.")),
             "host": Fit(
                 "may", "The machine, container or page file is out of memory; fewer loader workers hold fewer copies."
             ),
         },
-    ),
-    "empty_cache": KnownRemedy(
-        "empty_cache()",
-        {
-            **_same(
-                "fragmentation full limit other_process driver impossible",
-                Fit(
-                    "cannot",
-                    "The allocator did just that before it gave up: what is still cached shares its segment with "
-                    "live tensors. "
-                    "It helps only other processes, if called in the one that holds the cache.",
-                ),
-            ),
-            "graph_pool": Fit(
-                "cannot", "It returns what no graph needs any more; a pool's memory stays until its graphs are gone."
-            ),
-            "mps_limit": Fit(
-                "may",
-                "torch.mps.empty_cache() returns what Metal caches; the limit counts that as well (pytorch#105839).",
-            ),
-        },
-        (),
-        _ALLOCATOR,
-    ),
-    "garbage_collection_threshold": KnownRemedy(
-        "garbage_collection_threshold",
-        _same(
-            "fragmentation full other_process",
-            Fit(
-                "cannot",
-                "It gives whole segments back earlier, which the allocator did now anyway; and it works only beside "
-                "a memory "
-                "fraction.",
-            ),
-        ),
-        (),
-        _ALLOCATOR,
-    ),
-    "memory_fraction": KnownRemedy(
-        "torch.cuda.set_per_process_memory_fraction()",
-        _same(
-            "full fragmentation other_process driver",
-            Fit("cannot", "It only lowers the limit of this process; by default there is none."),
-        ),
-        ("to keep a neighbour from taking it all, set it there",),
-        "pytorch#58466",
-    ),
-    "fewer_streams": KnownRemedy(
-        "fewer streams",
-        {
-            "fragmentation": Fit(
-                "may",
-                "Free memory belongs to the stream it was allocated on, and blocks that another stream used stay "
-                "pending until "
-                "it is done; both count as unallocated.",
-            ),
-        },
-        (),
-        _NOTES,
     ),
     "library_room": KnownRemedy(
         "leave the libraries room",
         {
             "library": Fit(
                 "helps",
-                "cuBLAS, cuDNN and NCCL ask the driver themselves, beside PyTorch's allocator, which gives nothing "
-                "back for them: "
-                "lower the process's fraction, the server's memory utilisation, or call torch.cuda.empty_cache() "
-                "before they "
+                "cuBLAS, cuDNN and NCCL ask the driver themselves, and PyTorch gives nothing back for them. Lower the "
+                "process's fraction, the server's memory utilisation, or call torch.cuda.empty_cache() before they "
                 "start.",
             ),
             "driver_call": Fit(
                 "may",
-                "The driver needs memory of its own, beside PyTorch's allocator, for contexts, code, the stacks of "
-                "kernels and "
-                "the graphs it instantiates: lower the process's fraction, or the server's memory utilisation.",
+                "The driver needs memory beside PyTorch's allocator. It is for contexts, code, the stacks "
+                "of kernels and the graphs it instantiates: lower the process's fraction, or the server's memory "
+                "utilisation.",
             ),
         },
         ("create handles and communicators early, before the cache has grown",),
@@ -382,14 +194,54 @@ REMEDIES: Final[dict[str, KnownRemedy]] = {
             )
         },
         (),
-        _NOTES,
+        NOTES,
     ),
 }
 
+# Which comes before which where they help alike; what is not named comes after, in the order of its table.
+_ORDER: Final = (
+    "raise_limit", "mps_watermark", "vllm_utilization", "check_shape", "check_nvml", "end_other_process",
+    "share_graph_pool", "close_programs", "expandable_segments", "smaller_step", "restart_kernel", "vllm_max_num_seqs",
+    "vllm_max_model_len", "vllm_enforce_eager", "fused_attention", "max_split_size_mb", "free_references",
+)  # fmt: skip
+_TABLES: Final[dict[str, KnownRemedy]] = {**SETTINGS, **SERVING, **NOTEBOOK, **_PROGRAM}
+REMEDIES: Final[dict[str, KnownRemedy]] = {key: _TABLES[key] for key in dict.fromkeys((*_ORDER, *_TABLES))}
+
+# The one thing to do first, by the case as `memory.oom.first` names it.
+FIRST: Final[dict[str, str]] = {
+    "expandable": "set {variable}=expandable_segments:True before the program starts, and run it again",
+    "expandable_or_less": "set {variable}=expandable_segments:True; if it fails again, a smaller step",
+    "split": "remove max_split_size_mb, then set {variable}=expandable_segments:True",
+    "update": "update PyTorch to 2.1 or later and set expandable_segments:True; until then try max_split_size_mb",
+    "max_split": "try {variable}=max_split_size_mb:N, N below the sizes of the largest tensors",
+    "holes": "find what pins the holes: an allocator snapshot of the process, given with --snapshot, names the lines",
+    "step": "make the step smaller: batch, sequence length or resolution; {missing} were lacking",
+    "matrix": "see whether {matrix} is meant: attention scores need never be held",
+    "kernel": "restart the notebook's kernel and run only the cells that are needed; then make the step smaller",
+    "serving": "lower gpu_memory_utilization or max_num_seqs; if it failed while weights load, the model is too large",
+    "graphs_serving": "capture fewer sizes, or none (enforce_eager=True)",
+    "vllm_cache": "raise gpu_memory_utilization; if it is near 1, lower max_num_seqs or take a smaller model",
+    "vllm_startup": "run nvidia-smi: a server that is still ending, or another process, may hold the memory",
+    "vllm_startup_share": "lower gpu_memory_utilization below {free_share}, the share that was free",
+    "other_listed": "look at process {pid} in nvidia-smi (a container numbers it otherwise); end it if it is yours",
+    "other_hidden": "run nvidia-smi and see whether another process is there before you change the program",
+    "graph_pool": "let the CUDA graphs share one pool, or capture fewer sizes",
+    "limit": "raise the limit of {allowed}, if nobody relies on the rest of the device",
+    "shape": "print the tensor's shape at the last line of your own program in the traceback",
+    "driver": "watch nvidia-smi while it runs again: is the free memory still free when it fails?",
+    "driver_windows": "make the page file of Windows larger: it has to back what the GPU hands out",
+    "library": "see with nvidia-smi whether the device is full: a library gets only what PyTorch's cache leaves",
+    "driver_call": "run nvidia-smi: is the device full, and is it this process that fills it?",
+    "nvml": "run nvidia-smi where the program runs: it shows whether NVML answers, and whether the device is full",
+    "host": "see what the machine or its container has left (free -h; the container's limit)",
+    "whole": "paste the whole message: its sizes decide what to do",
+}  # fmt: skip
+
 # What to look at where the driver refuses though memory is free: (when, what). "always", or a back end, or "windows".
 CHECKS: Final[tuple[tuple[str, str], ...]] = (
+    ("windows", "the driver of Windows gives GPU memory only as far as the page file can back it; make that larger"),
     ("always", "another thread or process took the memory for a moment: watch nvidia-smi while the program runs"),
-    ("CUDA", "Windows and WSL: the driver gives GPU memory only as far as the page file can back it; make that larger"),
+    ("CUDA", "on Windows or WSL, the page file: the driver gives GPU memory only as far as it can back it"),
     ("CUDA", "MIG, vGPU or a container's quota: the slice may be smaller than what is said to be free"),
     ("CUDA", "ulimit -v or many processes with unified addressing: the virtual addresses may be used up"),
     (

@@ -3,7 +3,8 @@
 Patterns are written for text from which all white space is gone, since terminals, logs and mails break lines anywhere.
 Sources: the message in c10/cuda/CUDACachingAllocator.cpp of PyTorch 1.13 to 2.13 (the same with HIP, and with NPU and
 MLU in their back ends), c10/xpu/XPUCachingAllocator.cpp, aten/src/ATen/mps/MPSAllocator.mm,
-c10/core/impl/alloc_cpu.cpp, NCCL's src/include/alloc.h, and the issues named at each.
+c10/core/impl/alloc_cpu.cpp, NCCL's src/include/alloc.h, c10/cuda/CUDAMallocAsyncAllocator.cpp, vLLM's
+vllm/v1/worker/gpu_worker.py and vllm/worker/worker.py, and the issues named at each.
 """
 
 from __future__ import annotations
@@ -18,26 +19,38 @@ __all__ = [
     "BACKENDS",
     "BARE",
     "CLAUSES",
+    "CLEARLY_BEYOND",
+    "COMMON_CONF",
+    "COMMON_CONF_SINCE",
+    "CONF_NAME",
     "CONF_NAMES",
     "CONF_OPTIONS",
     "DRIVER_KEEPS_BYTES",
     "EXPANDABLE_SINCE",
     "HEAD",
     "HIDDEN_LEAST_BYTES",
+    "HOPELESS_TIMES",
     "IPC_SINCE",
     "ITEMS",
     "LOOKED_FOR",
     "MATRIX_LEAST_BYTES",
     "MATRIX_STEP",
+    "NEARLY_FULL_SHARE",
     "NOISE_SHARE",
+    "NOTEBOOK_SIGNS",
     "NOT_REPORTED_BYTES",
+    "OLD_WORDINGS",
     "OWN_OVERHEAD_BYTES",
     "OWN_OVERHEAD_SHARE",
     "PLAIN",
     "RANK_PREFIX",
     "RUNNING_PREFIX",
+    "SERVER_SIGNS",
     "SIZE",
+    "SMALL_GAIN_SHARE",
     "UNITS",
+    "WINDOWS_SIGNS",
+    "WORDED_BY_VERSION",
     "WORDINGS",
     "printed",
 ]
@@ -103,6 +116,34 @@ PLAIN: Final[dict[str, tuple[str, str]]] = {
         rf"maxallowed:(?P<allowed>{SIZE})\))?(?:\.?Triedtoallocate(?P<asked>{SIZE}))?",
     ),
     "mps_buffer": ("MPS", rf"[Ii]nvalidbuffersize:(?P<asked>{SIZE})"),
+    # cudaMallocAsync's, over several lines; a limit of 2^64 bytes is how it writes that none was set.
+    "async": (
+        "CUDA",
+        r"Allocationondevice(?P<device>\d{1,4})wouldexceedallowedmemory\.?\(outofmemory\)"
+        rf"(?:\.?Currentlyallocated:(?P<allocated>{SIZE}))?(?:Requested:(?P<asked>{SIZE}))?"
+        rf"(?:Devicelimit:(?P<total>{SIZE}))?(?:Free\(accordingtoCUDA\):(?P<free>{SIZE}))?"
+        rf"(?:PyTorchlimit\(setbyuser-suppliedmemoryfraction\):?(?P<allowed>{SIZE}))?",
+    ),
+    # The message was to be written, and NVML, asked for the processes, did not answer (pytorch#112377, fal#478).
+    "nvml": (
+        "CUDA",
+        r"NVML_SUCCESS==.{1,80}?INTERNALASSERTFAILED(?:at.{0,160}?CUDACachingAllocator)?",
+    ),
+    # About 1.0 and before (pytorch#465, AlphaPose#154); the line above it is THCudaCheck's.
+    "runtime_call": (
+        "CUDA",
+        r"cudaruntimeerror\(2\):outofmemory|"
+        r"THCudaCheckFAILfile=.{1,200}?line=\d{1,6}error=2:outofmemory(?!.{0,3000}?cudaruntimeerror\(2\))",
+    ),
+    # vLLM's (vllm#10439, vllm#2248): no share of the device is left to the cache; less is free than the share.
+    "vllm_cache": ("CUDA", r"Noavailablememoryforthecacheblocks"),
+    "vllm_startup": (
+        "CUDA",
+        r"Freememoryondevice(?:[a-z]{2,8}:?(?P<device>\d{1,4}))?"
+        r"\((?P<free_gib>[0-9]{1,9}(?:\.[0-9]{1,6})?)/(?P<total_gib>[0-9]{1,9}(?:\.[0-9]{1,6})?)GiB\)"
+        r"onstartupislessthandesiredGPUmemoryutilization"
+        r"\((?P<utilization>[0-9.]{1,12}),(?P<asked_gib>[0-9]{1,9}(?:\.[0-9]{1,6})?)GiB\)",
+    ),
     "exabyte": ("", rf"(?:(?P<backend>{'|'.join(BACKENDS)})outofmemory\.?)?Triedtoallocatemorethan1EBmemory"),
     "host": (
         "CPU",
@@ -130,7 +171,8 @@ BARE: Final = rf"(?P<backend>{'|'.join(BACKENDS)})outofmemory|(?:torch\.(?:cuda\
 # What to say where none of it was found.
 LOOKED_FOR: Final = (
     '"CUDA out of memory. Tried to allocate …" and the same of HIP, XPU, NPU and MPS, "CUDA error: out of memory", '
-    'CUBLAS_STATUS_ALLOC_FAILED, NCCL\'s "Failed to CUDA calloc", "DefaultCPUAllocator: can\'t allocate memory"'
+    'CUBLAS_STATUS_ALLOC_FAILED, NCCL\'s "Failed to CUDA calloc", "DefaultCPUAllocator: can\'t allocate memory", '
+    '"Allocation on device 0 would exceed allowed memory", vLLM\'s "No available memory for the cache blocks"'
 )
 
 # wording → the versions of PyTorch that write it.
@@ -161,6 +203,11 @@ RUNNING_PREFIX: Final = (
     r"[>#|]"
 )
 
+# What else a text shows: paths of Windows, vLLM (its workers' prefix, its files in the traceback), a notebook.
+WINDOWS_SIGNS: Final = r"(?<![A-Za-z])[A-Za-z]:\\{1,4}\w"
+SERVER_SIGNS: Final = r"(?i:(?<![a-z])vllm)"
+NOTEBOOK_SIGNS: Final = r"ipykernel|<ipython-input|Cell In ?\[\d"
+
 # ----------------------------------------------------------------------------------------- from what size on it counts
 
 # The driver does not give away the last of what it calls free: requests of 2 MiB to 1.2 GiB were refused with up to
@@ -168,11 +215,21 @@ RUNNING_PREFIX: Final = (
 DRIVER_KEEPS_BYTES: Final = 32 * MIB
 # Holes of this share of what is reserved are in every run: remainders of blocks, the tail of the last segment.
 NOISE_SHARE: Final = 0.02
-# What a process has beside the allocator: context and code (0.3 to 0.6 GiB), cuBLAS workspaces, NCCL's buffers (3.5 GiB
-# of 140 in sglang#15927). A tenth of the device, within these bounds, is taken for its own; what is beyond belongs to
-# somebody else.
+# What a process has beside the allocator, where the message does not tell it: context and code (0.3 to 0.6 GiB), cuBLAS
+# workspaces, NCCL's buffers (3.5 GiB of 140 in sglang#15927), which grow with the device. A tenth of the device within
+# these bounds is allowed for.
 OWN_OVERHEAD_SHARE: Final = 0.1
-OWN_OVERHEAD_BYTES: Final = (768 * MIB, 4096 * MIB)
+OWN_OVERHEAD_BYTES: Final = (1024 * MIB, 4096 * MIB)
+# Other processes are named only where what is nobody's is this many times what is allowed for. The allowance is an
+# assumption, and to blame a neighbour wrongly costs a reader more than to be told that it is not known.
+CLEARLY_BEYOND: Final = 2
+# Tensors that take this share of the device fill it. A choice: context and libraries take up to half of the tenth that
+# is left (on 8 to 16 GiB), so joining all the rest gains a few percent, and the next somewhat larger step fails again.
+NEARLY_FULL_SHARE: Final = 0.9
+# A request that is this many times the device is no batch to be cut down: eight become one.
+HOPELESS_TIMES: Final = 8
+# What gains less than this share of what is lacking is not shown.
+SMALL_GAIN_SHARE: Final = 0.05
 # Where the message lists the processes, this much may be missing from the sum without anybody hidden: page tables, ECC.
 HIDDEN_LEAST_BYTES: Final = 512 * MIB
 # The total, the free memory and the processes are asked for one after the other; a sum off by this much still adds up.
@@ -198,6 +255,13 @@ CONF_OPTIONS: Final = {
     "pinned_reserve_segment_size_mb": "number", "graph_capture_record_stream_reuse": "truth",
     "per_process_memory_fraction": "share", "throw_on_cudamalloc_oom": "truth",
 }  # fmt: skip
+# Since about 2.9 the messages name one variable for all back ends (docs/source/notes/cuda.md).
+COMMON_CONF: Final = "PYTORCH_ALLOC_CONF"
+COMMON_CONF_SINCE: Final = (2, 9)
+CONF_NAME: Final = r"PYTORCH_(?:[A-Z]{2,5}_)?ALLOC_CONF"
+# Wordings of versions without expandable segments, and the back ends whose wording tells the version.
+OLD_WORDINGS: Final = ("parentheses", "cached")
+WORDED_BY_VERSION: Final = ("CUDA", "HIP", "XPU")
 # The first version with expandable segments, and the first in which they can be sent to another process
 # (pytorch#130890).
 EXPANDABLE_SINCE: Final = (2, 1)
@@ -205,8 +269,7 @@ IPC_SINCE: Final = (2, 5)
 
 
 def printed(size: float) -> str:
-    """A size in the units and with the two decimals of PyTorch's messages (format_size), so that they can be "
-    "compared."""
+    """A size in bytes, in the units and with the two decimals of PyTorch's messages (format_size): to be compared."""
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if abs(size) >= factor:
             return f"{size / factor:.2f} {unit}"

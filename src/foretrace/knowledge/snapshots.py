@@ -78,6 +78,10 @@ HOW_TO_RECORD: Final = (
 # A page of `_memory_viz.py` carries its snapshot inside, as base64.
 PAGE_MARK: Final = b"MemoryViz"
 
+OUT_OF_MEMORY: Final = Foreign(
+    "a text with an out-of-memory message, not a snapshot", "read it with `foretrace oom FILE`"
+)
+
 MAGIC_FOREIGN: Final[tuple[tuple[bytes, Foreign], ...]] = (
     (b"PK\x03\x04", Foreign("a ZIP archive, as torch.save writes checkpoints", HOW_TO_RECORD)),
     # The first pickle of the format before 1.6: torch.serialization.MAGIC_NUMBER.
@@ -103,4 +107,6 @@ TEXT_FOREIGN: Final[tuple[tuple[bytes, Foreign], ...]] = (
         b"CUDA memory summary",
         Foreign("the printed table of torch.cuda.memory_summary(), not a snapshot", HOW_TO_RECORD),
     ),
+    (b"OutOfMemoryError", OUT_OF_MEMORY),
+    (b"out of memory. Tried to allocate", OUT_OF_MEMORY),
 )

@@ -24,7 +24,7 @@ from foretrace.model.memory import (
     Source,
 )
 from foretrace.model.report import Health
-from foretrace.model.words import count
+from foretrace.model.words import count, mebibytes
 
 __all__ = ["examine", "examine_file"]
 
@@ -59,7 +59,7 @@ def examine_file(
             )
         return read
     beside = device_beside(path, _device(read, device))
-    if beside is not None:
+    if beside is not None and (beside.free_bytes or 0) + (beside.reserved_bytes or 0) <= (beside.total_bytes or 0):
         total, share = beside.total_bytes, beside.memory_fraction
         device_free_bytes = beside.free_bytes if device_free_bytes is None else device_free_bytes
         device_total_bytes = total if device_total_bytes is None else device_total_bytes
@@ -98,6 +98,7 @@ def examine(
     segments = [segment for segment in snapshot.segments if segment.device == number]
     owner: Owner = (busiest_stream(segments) if stream is None else stream, pool or DEFAULT_POOL)
     settings = Settings.read(snapshot.settings)
+    _check_device(sum(segment.size for segment in segments), device_free_bytes, device_total_bytes)
     used = None if device_total_bytes is None or device_free_bytes is None else device_total_bytes - device_free_bytes
     sizes = totals(segments, device_used=used, device_total=device_total_bytes)
     unused = free(segments, settings.page_bytes)
@@ -132,7 +133,7 @@ def examine(
         segments=rows,
         blocks=blocks,
         pinned_by=pinned,
-        health=_health(snapshot, segments, history),
+        health=[*_health(snapshot, segments, history), *_owner(segments, owner)],
         devices=[_device_totals(snapshot, each) for each in snapshot.devices],
         findings=find(facts),
         request=None
@@ -150,6 +151,19 @@ def examine(
         peak=peak(snapshot, number),
         history=history,
     )
+
+
+def _check_device(reserved: int, free: int | None, total: int | None) -> None:
+    """Raise `InputError` where what is said of the device cannot be, with what the process has reserved on it."""
+    if total is None:
+        return
+    if total < reserved:
+        raise InputError(
+            f"a device of {mebibytes(total)} cannot hold the {mebibytes(reserved)} that are reserved on it"
+        )
+    if free is not None and free > total - reserved:
+        sizes = mebibytes(total), mebibytes(free), mebibytes(reserved)
+        raise InputError("a device of {} cannot have {} free with {} reserved on it".format(*sizes))
 
 
 def _device(snapshot: Snapshot, asked: int | None) -> int:
@@ -239,6 +253,18 @@ def _health(snapshot: Snapshot, segments: Sequence[Segment], history: HistoryInf
             )
         )
     return checks
+
+
+def _owner(segments: Sequence[Segment], owner: Owner) -> list[Health]:
+    """Says so where the stream and pool that are asked about hold nothing: a new stream, or a mistaken number."""
+    if not segments or any((segment.stream, segment.pool) == owner for segment in segments):
+        return []
+    stream, pool = owner
+    there = ", ".join(
+        sorted({f"{segment.stream:#x} of pool {segment.pool[0]}.{segment.pool[1]}" for segment in segments})
+    )
+    detail = f"stream {stream:#x} of pool {pool[0]}.{pool[1]} holds nothing in this snapshot; those that do: {there}"
+    return [Health(check="owner", state="suspect", detail=detail)]
 
 
 def _stacks(history: HistoryInfo) -> Health:

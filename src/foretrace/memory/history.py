@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from foretrace.knowledge.memory_texts import MOST_ORIGINS, OTHER_PLACES, RING_LEAST, RING_STEP
-from foretrace.memory.frames import own_lines, where
+from foretrace.memory.frames import module_of, own_lines, where
 from foretrace.memory.replay import NUMBER, Ints, Replay, entries_of, replay
 from foretrace.memory.snapshot import NO_STACK, Annotation, Block, History, Snapshot
 from foretrace.model.memory import Alive, HistoryInfo, OutOfMemory, Peak
@@ -62,6 +62,7 @@ def peak(snapshot: Snapshot, device: int) -> Peak | None:
     last = _time(history, len(history) - 1)
     annotations = _Open(snapshot.annotations, device)
     alive, unexplained = _origins(snapshot, history, done, place, annotations)
+    reached = NO_STACK if place == 0 else int(history.stack[place - 1])
     return Peak(
         requested_bytes=int(done.held[place]),
         time_us=time,
@@ -70,7 +71,7 @@ def peak(snapshot: Snapshot, device: int) -> Peak | None:
         during=None if time is None else annotations.name(annotations.at(np.array([time]))[0]),
         unexplained_bytes=unexplained,
         alive=alive,
-        reached_by=None if place == 0 else where(snapshot.stacks.frames(int(history.stack[place - 1]))),
+        reached_by=None if reached == NO_STACK else where(snapshot.stacks.frames(reached)),
         reached_with_bytes=None if place == 0 else int(history.size[place - 1]),
     )
 
@@ -260,6 +261,7 @@ def _origins(
             bytes=sum(part[0] for part in parts),
             blocks=sum(part[1] for part in parts),
             annotation=annotation,
+            module=module_of(snapshot.stacks.frames(max(parts)[2])),
         )
         for (place_name, annotation), parts in joined.items()
     ]

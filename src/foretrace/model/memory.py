@@ -164,7 +164,8 @@ class Alive(msgspec.Struct, kw_only=True):
     stack: list[str]
     bytes: int
     blocks: int | None
-    annotation: str | None = None
+    annotation: str | None = None  # the innermost one that was open when it was allocated
+    module: str | None = None  # the line of the module's forward that asked for it, or the backward's node
 
 
 class Peak(msgspec.Struct, kw_only=True):

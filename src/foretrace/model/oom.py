@@ -27,7 +27,8 @@ __all__ = [
 
 SCHEMA: Literal["foretrace.oom/1"] = "foretrace.oom/1"
 
-# fragmentation: cached free memory would have served it in one piece. full: it would not fit even then.
+# fragmentation: cached free memory would have served it in one piece. full: it would not fit even then, or tensors fill
+# the device so far ("nearly full") that no more than one such request would.
 # other_process: what others hold would have sufficed. graph_pool: what is idle in private pools would have.
 # limit: a limit below the device's memory refused it. impossible: more than there is. driver: more was free than asked
 # for. unknown: the message does not say enough.
@@ -120,6 +121,7 @@ class Explanation(msgspec.Struct, kw_only=True):
     verdict: Verdict
     certain: bool  # False: inferred, or hidden by rounding
     headline: str
+    first: str  # the one thing to do first
     because: list[str]
     requested: Size | None  # by the program; the message itself names the segment
     missing: Size | None  # what was lacking to the request, beyond free and cached memory

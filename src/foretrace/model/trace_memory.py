@@ -66,8 +66,8 @@ class StepMemory(msgspec.Struct, kw_only=True):
     freed_bytes: int
     reserved_bytes: int | None  # when the step ended
     reserved_grown_bytes: int | None  # what the allocator took from the device inside the step
-    largest: list[Allocating]  # allocations of the step
-    alive_at_peak: list[Allocating]  # of those that were recorded
+    largest: list[Allocating]  # every allocation of the step: their bytes are allocated_bytes
+    alive_at_peak: list[Allocating]  # all that were recorded: with held_before_bytes they are peak_bytes
     held_before_bytes: int | None  # alive at the peak and allocated before the recording: of unknown operators
     intermediates: Intermediates | None = None
     missing: dict[str, str] = {}

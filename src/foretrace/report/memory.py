@@ -122,8 +122,7 @@ def _sizes(memory: Memory, view: View) -> list[Line]:
     if all(size is None for _, size, _ in rows):
         return []
     head: list[Line] = [[Span("SIZES", "section")]]
-    drawn = bar(memory, view.width - 2)
-    return [*head, *([line("  ", *drawn)] if drawn else []), *table(columns, body, view.width)]
+    return [*head, *bar(memory, view.width - 2), *table(columns, body, view.width)]
 
 
 def _part(size: int | None, whole: int | None) -> str:
@@ -206,8 +205,9 @@ def _peak(memory: Memory, view: View) -> list[Line]:
         # Counters know how much it was, and nothing else.
         return [[Span("PEAK", "section"), Span(f"  {mebibytes(peak.requested_bytes)} asked for and held at once")]]
     facts = [f"{mebibytes(peak.requested_bytes)} asked for and held at once"]
-    if peak.reached_by is not None:
-        facts.append(f"reached by {mebibytes(peak.reached_with_bytes)} at {peak.reached_by}")
+    if peak.reached_with_bytes is not None:
+        at = "" if peak.reached_by is None else f" at {peak.reached_by}"
+        facts.append(f"reached by {mebibytes(peak.reached_with_bytes)}{at}")
     if peak.ago_us is not None:
         facts.append(f"{time(peak.ago_us)} before the end of the history")
     if peak.during is not None:
@@ -223,16 +223,24 @@ def _peak(memory: Memory, view: View) -> list[Line]:
         Column(unit, keep=8),
         Column("of the peak", keep=7),
         Column("during", left=True, least=8, keep=4),
+        Column("module", left=True, least=8, keep=3),
     ]
     rows = [_alive_row(one, peak.requested_bytes, factor) for one in shown]
     if peak.unexplained_bytes:
         old = peak.unexplained_bytes
-        rows.append(("from before the history", UNKNOWN, _mib(old, factor), _part(old, peak.requested_bytes), ""))
+        rows.append(("from before the history", UNKNOWN, _mib(old, factor), _part(old, peak.requested_bytes), "", ""))
     return [*head, *table(columns, rows, view.width), *_more(len(peak.alive) - len(shown))]
 
 
 def _alive_row(one: Alive, whole: int, factor: int) -> tuple[str, ...]:
-    return (one.where, number(one.blocks), _mib(one.bytes, factor), _part(one.bytes, whole), one.annotation or "")
+    return (
+        one.where,
+        number(one.blocks),
+        _mib(one.bytes, factor),
+        _part(one.bytes, whole),
+        one.annotation or "",
+        "" if one.module is None or one.module == one.where else one.module,
+    )
 
 
 def _findings(memory: Memory, view: View) -> list[Line]:

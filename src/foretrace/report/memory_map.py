@@ -12,24 +12,35 @@ from foretrace.report.view import View
 __all__ = ["bar", "map_lines"]
 
 # By state, for a whole segment's free memory another sign than for a hole.
-_ACTIVE, _PENDING, _HOLE, _WHOLE, _DEVICE = "█", "▒", "░", "·", " "
+_ACTIVE, _ROUNDING, _PENDING, _HOLE, _WHOLE, _OTHERS = "█", "▓", "▒", "░", "·", "▪"
 _ROWS = 24
 _LEAST = 8  # cells a segment is drawn in at least
+_NARROW = 70  # below it a row has no room for the address and whose it is
 
 
-def bar(memory: Memory, width: int) -> list[Span]:
-    """Reserved memory in one line: held, pending, holes, whole free segments; of the device where its size is known.
+def bar(memory: Memory, width: int) -> list[Line]:
+    """The sizes in one line, each as long as it is, and what the signs mean; up to the device's where that is known.
 
-    Every part that is there gets a cell at least. Nothing where a part is not known.
+    Every part that is there gets a cell at least. Nothing where a part of what is reserved is not known.
     """
     totals, free = memory.totals, memory.free
     known = (totals.allocated_bytes, totals.active_bytes, free.holes_bytes, free.whole_segments_bytes)
     allocated, active, holes, whole = known
     if allocated is None or active is None or holes is None or whole is None:
         return []
-    parts = [(_ACTIVE, allocated), (_PENDING, active - allocated), (_HOLE, holes), (_WHOLE, whole)]
-    cells = _cells([size for _, size in parts], width)
-    return [Span(sign * many) for (sign, _), many in zip(parts, cells, strict=True) if many]
+    rounding = memory.fragmentation.rounding_bytes or 0
+    parts = [
+        (_ACTIVE, "requested", allocated - rounding), (_ROUNDING, "rounding", rounding),
+        (_PENDING, "pending", active - allocated), (_HOLE, "holes", holes), (_WHOLE, "whole segments", whole),
+    ]  # fmt: skip
+    if totals.device_used_bytes is not None:
+        parts.append((_OTHERS, "the device's others", max(0, totals.device_used_bytes - (totals.reserved_bytes or 0))))
+    cells = _cells([size for _, _, size in parts], width)
+    drawn = [(sign, name, many) for (sign, name, _), many in zip(parts, cells, strict=True) if many]
+    if not drawn:
+        return []
+    legend = "  ".join(f"{sign} {name}" for sign, name, _ in drawn)
+    return [line("  ", *(Span(sign * many) for sign, _, many in drawn)), line("  ", Span(legend, "dim"))]
 
 
 def _cells(sizes: Sequence[int], width: int) -> list[int]:
@@ -57,6 +68,8 @@ def map_lines(memory: Memory, view: View) -> list[Line]:
     ordered = sorted(memory.segments, key=lambda s: (-s.holes_bytes, s.active_bytes == 0, -s.size, s.address))
     shown = ordered[: view.rows(_ROWS)]
     labels = [("address", "size", "held", "segment"), *map(_label, shown)]
+    if view.width < _NARROW:
+        labels = [("", size, held, "") for _, size, held, _ in labels]
     widths = [max(len(label[i]) for label in labels) for i in range(len(labels[0]))]
     room = max(_LEAST, view.width - sum(widths) - 3 - 4)
     lines = [head, line(Span("  " + _row(labels[0], widths), "head"))]
@@ -82,7 +95,8 @@ def _label(segment: MemorySegment) -> tuple[str, str, str, str]:
 
 def _row(label: tuple[str, str, str, str], widths: Sequence[int]) -> str:
     address, size, held, kind = label
-    return f"{address:<{widths[0]}} {size:>{widths[1]}} {held:>{widths[2]}} {kind:<{widths[3]}}"
+    text = f"{address:<{widths[0]}} {size:>{widths[1]}} {held:>{widths[2]}} {kind:<{widths[3]}}"
+    return text if address else text.strip()
 
 
 def _drawn(segment: MemorySegment, blocks: Sequence[MemoryBlock], width: int) -> str:

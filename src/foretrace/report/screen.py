@@ -1,14 +1,14 @@
 """The first screen: what an impatient reader needs, in about forty lines.
 
-Order: what this is; what forbids trusting it; the verdict; the time of each step; the kernels that take it;
-the findings that would change it; what the numbers cover and how to see more. Where warnings take lines, the
-tables give theirs up.
+Order: what this is; what forbids trusting it; the verdict; the time of each step, and its memory where that was
+recorded; the kernels that take the time; the findings that would change it; what the numbers cover and how to see
+more. Where warnings take lines, the tables give theirs up.
 """
 
 from __future__ import annotations
 
 from foretrace.model.report import Report
-from foretrace.report import advice, clock, host, trust, work
+from foretrace.report import advice, clock, host, trace_memory, trust, work
 from foretrace.report.text import Line, Span, line
 from foretrace.report.view import View
 
@@ -33,9 +33,13 @@ def first_screen(report: Report, view: View) -> list[Line]:
     top = [*trust.title(report, view), *trust.alarms(report, view), [], *_verdict(report, view)]
     top += [[], *_steps(report, view)]
     bottom = [] if view.brief else [[], *trust.footer(report, view)]
-    free = SCREEN_LINES - len(top) - len(bottom)
+    memory = trace_memory.summary(report, view)
     # Two blank lines, four of headings and up to two "more" lines surround the rows of both tables.
-    for_rows = max(2 * LEAST_ROWS, free - 8)
+    free = SCREEN_LINES - len(top) - len(bottom) - len(memory) - 8
+    if memory and free > 2 * LEAST_ROWS:  # else the blank line would cost a row that has to be there
+        memory, free = [[], *memory], free - 1
+    top += memory
+    for_rows = max(2 * LEAST_ROWS, free)
     findings = min(len(report.findings), max(LEAST_ROWS, for_rows // 2))
     rows = max(LEAST_ROWS, for_rows - findings)
     content = [*top, [], *_work(report, view, rows)]

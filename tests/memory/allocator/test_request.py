@@ -97,7 +97,8 @@ def test_a_device_that_is_not_known_decides() -> None:
     answer = simulate(FRAGMENTED, 62 * MIB, device=0, stream=7)
     assert (answer.succeeds, answer.from_) == (True, "unknown")
     assert answer.because.endswith(
-        "is not known, but 70 MiB of cached memory can be given back first, which is enough: the device joins what it gets back."
+        "is not known, but 70 MiB of cached memory can be given back first, which is enough: "
+        "the device joins what it gets back."
     )
 
 

@@ -164,7 +164,7 @@ REAL = (
             processes=((20398, "14.52 GiB"),),
             typo=True,
         ),
-        "fragmentation",
+        "full",
         True,
     ),
     Real(

@@ -109,6 +109,72 @@ def test_a_size_that_the_driver_does_not_know_is_not_taken_for_a_number():
     assert message.own_hidden
 
 
+ASYNC = """Allocation on device 0 would exceed allowed memory. (out of memory)
+Currently allocated     : 7.53 GiB
+Requested               : 20.00 MiB
+Device limit            : 8.00 GiB
+Free (according to CUDA): 0 bytes
+PyTorch limit (set by user-supplied memory fraction)
+                        : 17179869184.00 GiB"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(ASYNC, id="as it is written"),
+        pytest.param(" ".join(ASYNC.split()), id="in one line"),
+        pytest.param("**" + "\n".join(" ".join(row.split()) for row in ASYNC.split("\n")) + "**", id="in an issue"),
+        pytest.param(json.dumps({"exception_message": ASYNC}), id="in JSON"),
+        pytest.param("\n".join(f"2026-08-29 15:24:01 [ERROR] {row}" for row in ASYNC.split("\n")), id="in a log"),
+    ],
+)
+def test_cuda_malloc_asyncs_message_is_read_with_all_its_sizes(text: str):
+    message = only(text)
+
+    assert (message.kind, message.backend, message.device) == ("async", "CUDA", 0)
+    assert about(message.allocated, 7.53 * GIB)
+    assert about(message.asked, 20 * MIB)
+    assert about(message.total, 8 * GIB)
+    assert about(message.free, 0)
+    # 2^64 bytes: no limit was set.
+    assert message.allowed is None
+
+
+def test_a_limit_of_cuda_malloc_async_is_one():
+    message = only(ASYNC.replace("17179869184.00 GiB", "4.00 GiB"))
+
+    assert about(message.allowed, 4 * GIB)
+    assert about(message.counted, 7.53 * GIB)
+
+
+@pytest.mark.parametrize("device", ["device", "device cuda:3"])
+def test_vllms_refusal_to_start_is_read(device: str):
+    message = only(
+        f"ValueError: Free memory on {device} (11.2/79.1 GiB) on startup is less than desired GPU memory utilization "
+        "(0.9, 71.2 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes."
+    )
+
+    assert (message.kind, message.device) == ("vllm_startup", 3 if ":" in device else None)
+    assert about(message.free, 11.2 * GIB)
+    assert about(message.total, 79.1 * GIB)
+    assert about(message.asked, 71.2 * GIB)
+    assert message.utilization == 0.9
+
+
+def test_the_old_runtimes_error_and_the_line_above_it_are_one_message():
+    log = "THCudaCheck FAIL file=/pytorch/THC/generic/THCStorage.cu line=58 error=2 : out of memory"
+    error = "RuntimeError: cuda runtime error (2) : out of memory at /pytorch/THC/generic/THCStorage.cu:58"
+
+    assert [only(text).kind for text in (log, error)] == ["runtime_call", "runtime_call"]
+    assert only(f"{log}\nTraceback (most recent call last):\n{error}").count == 1
+
+
+@pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
+def test_the_variable_is_the_one_the_message_names(name: str):
+    assert only(MODERN.replace("PYTORCH_CUDA_ALLOC_CONF", name)).variable == name
+    assert only(CLASSIC).variable is None
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "backend", "asked"),
     [
@@ -128,6 +194,21 @@ def test_a_size_that_the_driver_does_not_know_is_not_taken_for_a_number():
         ("UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "xpu_call", "XPU", None),
         ("HSA_STATUS_ERROR_OUT_OF_RESOURCES: Available Free mem : 24 MB", "hip_call", "HIP", None),
         ("torch.OutOfMemoryError", "bare", "CUDA", None),
+        (
+            'RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":830',
+            "nvml",
+            "CUDA",
+            None,
+        ),
+        (
+            "NVML_SUCCESS == DriverAPI::get()->nvmlInit_v2_() INTERNAL ASSERT FAILED at "
+            '"../c10/cuda/CUDACachingAllocator.cpp":1123, please report a bug to PyTorch.',
+            "nvml",
+            "CUDA",
+            None,
+        ),
+        ("ValueError: No available memory for the cache blocks. Try increasing", "vllm_cache", "CUDA", None),
+        ("Allocation on device 0 would exceed allowed memory. (out of memory)", "async", "CUDA", None),
     ],
 )
 def test_messages_with_few_numbers_or_none(text: str, kind: str, backend: str, asked: int | None):
@@ -335,6 +416,12 @@ pieces = st.sampled_from(
         ),
         *("\u202e", "\ud800", "Failed to CUDA calloc 99999999999999999999 bytes", "1.2.3 GiB", "\n"),
         "is reserved by PyTorch but unallocated",
+        *(ASYNC, "NVML_SUCCESS == ", "THCudaCheck FAIL file=", " line=1 error=2 : out of memory"),
+        *(
+            "Free memory on device (1.2/",
+            "3.4.5 GiB) on startup is less than desired GPU memory utilization (.",
+            "0, 1 GiB)",
+        ),
     ]
 )
 
@@ -349,5 +436,13 @@ def test_hostile_text_is_read_without_an_error(parts: list[str]):
 
 def test_long_runs_cost_no_more_than_their_length():
     # Each would take minutes if a pattern went over it anew from every position.
-    for text in ("\\" * 300_000, "\x1b[" * 100_000, "[rank1]: " * 30_000, "9" * 300_000, "(" * 300_000):
+    for text in (
+        "\\" * 300_000,
+        "\x1b[" * 100_000,
+        "[rank1]: " * 30_000,
+        "9" * 300_000,
+        "(" * 300_000,
+        "NVML_SUCCESS == " * 20_000,
+        "THCudaCheck FAIL file=" * 20_000,
+    ):
         assert find_messages(text) == []

@@ -41,6 +41,11 @@ def explain(text: str, **known: Any) -> Explanation:
     return explanation
 
 
+def title_of(text: str, **known: Any) -> str:
+    """The title under which expandable segments are shown."""
+    return remedy(explain(text, **known), "expandable_segments").title
+
+
 def remedy(explanation: Explanation, key: str) -> Remedy:
     """One of its remedies."""
     (found,) = [one for one in explanation.remedies if one.key == key]
@@ -103,7 +108,6 @@ def test_holes_of_the_size_that_every_run_has_are_no_fragmentation():
     explanation = explain(capacity("22.00 MiB", "23.65 GiB", "11.06 MiB", "22.90 GiB", "194.87 MiB", own="23.60 GiB"))
 
     assert explanation.verdict == "full"
-    assert remedy(explanation, "expandable_segments").stance == "may"
     assert "0.8 %" in remedy(explanation, "expandable_segments").because
 
 
@@ -248,7 +252,7 @@ def test_in_a_container_the_process_itself_has_a_strange_number():
     )
     explanation = explain(text)
 
-    assert explanation.verdict == "fragmentation"
+    assert explanation.headline.startswith("nearly full")
     assert not [one for one in explanation.causes if one.verdict == "other_process"]
     assert any("20398 is taken for this one" in sentence for sentence in explanation.because)
 
@@ -296,9 +300,19 @@ def test_on_windows_expandable_segments_cannot_help():
 
 
 def test_the_variable_is_that_of_the_device():
-    text = FRAGMENTED.replace("CUDA out of", "HIP out of")
+    cut = FRAGMENTED.replace("PYTORCH_CUDA_ALLOC_CONF=", "").replace("CUDA out of", "{} out of")
 
-    assert remedy(explain(text), "expandable_segments").title == "PYTORCH_HIP_ALLOC_CONF=expandable_segments:True"
+    assert title_of(cut.format("HIP")) == "PYTORCH_HIP_ALLOC_CONF=expandable_segments:True"
+    assert title_of(cut.format("CUDA")) == "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+    assert title_of(cut.format("CUDA"), version=(2, 9)) == "PYTORCH_ALLOC_CONF=expandable_segments:True"
+
+
+@pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
+def test_the_variable_is_named_as_the_message_does(name: str):
+    text = FRAGMENTED.replace("PYTORCH_CUDA_ALLOC_CONF", name)
+
+    assert title_of(text) == f"{name}=expandable_segments:True"
+    assert f"set {name}=" in explain(text).first
 
 
 def test_empty_cache_cannot_help_what_the_allocator_did_already():
@@ -498,7 +512,7 @@ def test_the_snapshot_may_be_of_another_device(monkeypatch: pytest.MonkeyPatch):
     explanation = with_snapshot(monkeypatch, None)
 
     assert explanation.snapshot is None
-    assert "the snapshot holds nothing of device 0" in explanation.not_known
+    assert explanation.because[0] == "The snapshot holds nothing of device 0."
 
 
 def test_options_of_a_snapshot_are_put_into_the_words_of_the_variable():

@@ -629,6 +629,10 @@ FOREIGN = [
     (b"\x7fELF....", "is an executable"),
     (b"plain words", "is neither a pickle nor JSON"),
     (
+        b"step 1\n" * 9000 + b"RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
+        "is a text with an out-of-memory message, not a snapshot; read it with `foretrace oom FILE`",
+    ),
+    (
         (SAMPLES / "h200_fragmented.memory_summary.txt").read_bytes(),
         r"is the printed table of torch\.cuda\.memory_summary",
     ),

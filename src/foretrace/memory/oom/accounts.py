@@ -8,7 +8,7 @@ from foretrace.knowledge import out_of_memory as known
 from foretrace.memory.oom.messages import Amount, Message, Process
 from foretrace.model.oom import Account, AccountKind, Size
 
-__all__ = ["Accounts", "accounts_of", "size_of"]
+__all__ = ["Accounts", "accounts_of", "own_overhead", "size_of"]
 
 _MOST = (1 << 63) - 1
 
@@ -18,8 +18,9 @@ class Accounts:
     """Who held what.
 
     ``others``: processes that are not this one. ``inferred``: this process, where the message gives it a number only
-    (in a container it has another number outside). ``hidden``: in use, and nobody's by the message, beyond what a
-    process has beside its allocator. ``rest``: the same with that. ``surplus``: by how much the parts exceed the total.
+    (in a container it has another number outside). ``rest``: in use, and nobody's by the message. ``hidden``: the part
+    of it that is taken for other processes', where it is clearly beyond what a process has beside its allocator.
+    ``surplus``: by how much the parts exceed the total.
     """
 
     parts: tuple[Account, ...]
@@ -61,7 +62,7 @@ def accounts_of(message: Message) -> Accounts:
         parts.append(_part("free", "free", message.free))
     if message.total is None or message.free is None:
         return Accounts(tuple(parts), others, inferred, None, None, None, None)
-    held = own or message.reserved
+    held = own or message.counted
     used = message.free
     for amount in (held, *(one.amount for one in others)):
         used = used + amount if amount is not None else used
@@ -69,14 +70,17 @@ def accounts_of(message: Message) -> Accounts:
     hidden = _hidden(message, own, rest)
     adds_up = rest.high >= -known.ACCOUNT_NOISE_BYTES and (own is None or rest.low <= known.HIDDEN_LEAST_BYTES)
     if rest.low > 0:
-        what = (
-            "in use, and nobody's by the message"
-            if own is not None
-            else "context, libraries and other processes: the message does not tell them apart"
-        )
-        parts.append(_part("rest", what, rest))
+        parts.append(_part("rest", _of_rest(message, own), rest))
     surplus = Amount(-rest.high, -rest.low, -rest.nominal)
     return Accounts(tuple(parts), others, inferred, hidden, rest, surplus, adds_up)
+
+
+def _of_rest(message: Message, own: Amount | None) -> str:
+    if own is not None:
+        return "in use, and nobody's by the message"
+    if message.kind == "async":
+        return "context, libraries, the driver's pool and other processes together"
+    return "context and libraries of this process and other processes together"
 
 
 def _inside(message: Message) -> list[Account]:
@@ -104,7 +108,7 @@ def _this_process(message: Message) -> Process | None:
     """
     if message.own is not None or message.reserved is None:
         return None
-    beside = _own_overhead(message)
+    beside = own_overhead(message)
     fitting = [
         one
         for one in message.others
@@ -116,16 +120,17 @@ def _this_process(message: Message) -> Process | None:
 def _hidden(message: Message, own: Amount | None, rest: Amount) -> Amount | None:
     if own is not None:
         return rest if rest.low >= known.HIDDEN_LEAST_BYTES else None
-    if message.reserved is None:
+    # vLLM's message at its start is of a process that holds nothing yet.
+    if message.counted is None and message.kind != "vllm_startup":
         return None
-    beside = _own_overhead(message)
-    hidden = Amount(rest.low - beside, rest.high, rest.nominal - beside)
-    return (
-        Amount(max(0, hidden.low), hidden.high, hidden.nominal) if hidden.nominal >= known.HIDDEN_LEAST_BYTES else None
-    )
+    beside = own_overhead(message)
+    if rest.nominal < known.CLEARLY_BEYOND * beside:
+        return None
+    return Amount(max(0, rest.low - beside), rest.high, rest.nominal - beside)
 
 
-def _own_overhead(message: Message) -> int:
+def own_overhead(message: Message) -> int:
+    """What is allowed for a process's own context and libraries, in bytes (`knowledge.out_of_memory`)."""
     least, most = known.OWN_OVERHEAD_BYTES
     total = message.total.nominal if message.total is not None else 0
     return int(min(most, max(least, known.OWN_OVERHEAD_SHARE * total)))

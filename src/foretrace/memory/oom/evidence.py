@@ -100,11 +100,12 @@ def check(memory: Memory, message: Message, judgement: Judgement) -> tuple[Snaps
             said.append("The request would succeed in it: it is of a moment before or after the failure.")
         elif lacking is not None and judgement.verdict in ("fragmentation", "graph_pool", "full"):
             other_pools = own < lacking <= own + kinds.stream_bytes
+            holed = judgement.verdict == "fragmentation" or judgement.case == "nearly_full"
             agrees = {
                 "fragmentation": own >= lacking,
                 "graph_pool": own < lacking <= own + kinds.stream_bytes,
                 "full": own + kinds.stream_bytes < lacking,
-            }[judgement.verdict]
+            }["fragmentation" if holed else judgement.verdict]
             said.append(_finding(agrees, other_pools))
     if kinds.pending_bytes:
         said.append(f"{printed(kinds.pending_bytes)} were freed but waited for another stream.")
@@ -149,8 +150,7 @@ def _where(memory: Memory, message: Message) -> str | None:
 
 
 def _segment(block: int) -> int:
-    """What the device was asked for a block (get_allocation_size): the history has the block, the message the "
-    "segment."""
+    """What the device was asked for a block (get_allocation_size): histories have blocks, messages segments."""
     if block <= allocator.SMALL_REQUEST_BYTES:
         return allocator.SMALL_SEGMENT_BYTES
     if block < allocator.MIN_OWN_SEGMENT_BYTES:

@@ -1,5 +1,4 @@
-"""Out-of-memory messages explained: why each request failed, what the device's memory was, what helps and what "
-"cannot."""
+"""Out-of-memory messages explained: why each failed, what the device's memory was, what helps and what cannot."""
 
 from __future__ import annotations
 
@@ -11,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 from foretrace.errors import InputError
 from foretrace.knowledge import out_of_memory as known
 from foretrace.knowledge.allocator import LARGE_SEGMENT_BYTES, SMALL_SEGMENT_BYTES
-from foretrace.memory.oom.accounts import accounts_of, size_of
+from foretrace.memory.oom.accounts import accounts_of, own_overhead, size_of
 from foretrace.memory.oom.evidence import check, conf_of, examined
-from foretrace.memory.oom.messages import Message, find_messages
-from foretrace.memory.oom.remedies import Case, matrix_of, remedies_of, words_of
+from foretrace.memory.oom.headline import first_of, headline_of
+from foretrace.memory.oom.messages import Amount, Message, find_messages
+from foretrace.memory.oom.remedies import Case, Surroundings, held_of, matrix_of, remedies_of, words_of
 from foretrace.memory.oom.verdict import judge
 from foretrace.model.oom import Cause, Explanation, Oom, Said, SaidProcess, Size, SnapshotCheck, Verdict
 
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["explain_message", "explain_text"]
 
-_WINDOWS: Final = re.compile(r"(?<![A-Za-z])[A-Za-z]:\\{1,4}\w")
-
-# Back ends whose messages change with PyTorch's version; others keep old wordings in packages of their own.
-_OF_TORCH: Final = ("CUDA", "HIP", "XPU")
+_WINDOWS: Final = re.compile(known.WINDOWS_SIGNS)
+_SERVER: Final = re.compile(known.SERVER_SIGNS)
+_NOTEBOOK: Final = re.compile(known.NOTEBOOK_SIGNS)
 
 _CAUSES: Final[dict[Verdict, str]] = {
     "limit": "free on the device, but beyond the process's limit",
@@ -46,15 +45,15 @@ def explain_text(
 ) -> Oom:
     """Explain every out-of-memory message of a text.
 
-    ``conf``: the allocator's options (`memory.oom_settings.read_conf`), ``version``: PyTorch's, where they are known;
+    ``conf``: the allocator's options (`memory.oom.settings.read_conf`), ``version``: PyTorch's, where they are known;
     ``snapshot``: of the process, to hold the verdicts against. Raises `InputError` where there is no such message.
     """
     messages = find_messages(text)
     if not messages:
         raise InputError(f"there is no out-of-memory message in {_named(path)}; looked for: {known.LOOKED_FOR}")
-    windows = _WINDOWS.search(text) is not None
+    around = Surroundings(*(signs.search(text) is not None for signs in (_WINDOWS, _SERVER, _NOTEBOOK)))
     explained = [
-        explain_message(message, conf=conf, version=version, windows=windows, snapshot=snapshot) for message in messages
+        explain_message(message, conf=conf, version=version, around=around, snapshot=snapshot) for message in messages
     ]
     return Oom(path=path, messages=explained)
 
@@ -64,27 +63,29 @@ def explain_message(
     *,
     conf: Mapping[str, str] | None = None,
     version: tuple[int, int] | None = None,
-    windows: bool = False,
+    around: Surroundings | None = None,
     snapshot: Snapshot | None = None,
 ) -> Explanation:
-    """Explain one message; see `explain_text`. ``windows``: it was raised there."""
+    """Explain one message; see `explain_text`. ``around``: what the text beside it shows."""
     accounts = accounts_of(message)
-    case = Case(message, accounts, judge(message, accounts), dict(conf or {}), windows, version)
-    missing_device: list[str] = []
+    case = Case(message, accounts, judge(message, accounts), dict(conf or {}), around or Surroundings(), version)
+    elsewhere: list[str] = []
     checked: SnapshotCheck | None = None
     if snapshot is not None:
         memory = examined(snapshot, message, case.judgement)
         if memory is None:
-            missing_device.append(f"the snapshot holds nothing of device {message.device}")
+            elsewhere.append(f"The snapshot holds nothing of device {message.device}.")
         else:
             checked, other_pools = check(memory, message, case.judgement)
             case = replace(case, conf={**conf_of(memory), **case.conf}, other_pools=other_pools)
     judgement = case.judgement
+    remedies = remedies_of(case)
     return Explanation(
         verdict=judgement.verdict,
         certain=judgement.certain,
-        headline=_headline(case),
-        because=_because(case),
+        headline=headline_of(case),
+        first=first_of(case, remedies),
+        because=elsewhere + _because(case),
         requested=size_of(judgement.requested),
         missing=size_of(judgement.missing),
         said=_said(message),
@@ -101,8 +102,8 @@ def explain_message(
             )
             for one in judgement.contributions
         ],
-        remedies=remedies_of(case),
-        not_known=_not_known(case) + missing_device,
+        remedies=remedies,
+        not_known=_not_known(case),
         count=message.count,
         ranks=list(message.ranks),
         line=message.line,
@@ -110,8 +111,8 @@ def explain_message(
     )
 
 
-def _size(amount: object) -> Size:
-    size = size_of(amount)  # type: ignore[arg-type]
+def _size(amount: Amount) -> Size:
+    size = size_of(amount)
     assert size is not None
     return size
 
@@ -125,7 +126,9 @@ def _said(message: Message) -> Said:
         kind=message.kind,
         backend=message.backend,
         device=message.device,
-        torch_versions=known.WORDINGS.get(message.wording or "") if message.backend in _OF_TORCH else None,
+        torch_versions=known.WORDINGS.get(message.wording or "")
+        if message.backend in known.WORDED_BY_VERSION
+        else None,
         asked=size_of(message.asked),
         total=size_of(message.total),
         free=size_of(message.free),
@@ -141,61 +144,12 @@ def _said(message: Message) -> Said:
     )
 
 
-def _headline(case: Case) -> str:
-    message, judgement = case.message, case.judgement
-    asked, free = words_of(message.asked), words_of(message.free)
-    pieces, others = case.cause("fragmentation"), case.cause("other_process")
-    likely = "" if judgement.certain else "likely "
-    match judgement.verdict:
-        case "fragmentation":
-            cached = words_of(pieces.amount if pieces else None)
-            return f"{likely}fragmentation: {cached} are cached, but not in one piece of {asked}"
-        case "full":
-            also = f" and {words_of(message.unallocated)} cached" if message.unallocated is not None else ""
-            return f"the device is full: {asked} wanted, {free} free{also}"
-        case "other_process":
-            return f"{likely}others hold it: {words_of(others.amount if others else None)} of {words_of(message.total)}"
-        case "graph_pool":
-            return f"{likely}private pools hold it: {words_of(message.private)} are idle there, {asked} wanted"
-        case "limit":
-            return f"{likely}a limit of {words_of(message.allowed)} forbids {asked}"
-        case "impossible":
-            most = message.total if judgement.case == "" else message.allowed
-            if most is None:
-                return (
-                    "impossible: more than 1 EiB was asked for"
-                    if judgement.case == "exabyte"
-                    else f"impossible: {asked} at once"
-                )
-            return f"impossible: {asked} wanted of {words_of(most)}"
-        case "driver":
-            return f"refused with {free} free: {asked} wanted"
-        case _:
-            return _UNKNOWN.get(judgement.case, "the message says too little").format(
-                asked=asked, library=message.library
-            )
-
-
-_UNKNOWN: Final = {
-    "host": "the host, not a GPU, is out of memory: {asked} wanted",
-    "nccl_host": "NCCL got no memory of the host: {asked} wanted",
-    "nccl": "NCCL got no memory of the GPU: {asked} wanted",
-    "nccl_driver": "NCCL got no memory of the GPU",
-    "library": "{library} got no memory of the GPU",
-    "driver_call": "the driver got no memory of the GPU for a call of its own",
-    "hip_call": "the driver got no memory of the GPU for a call of its own",
-    "xpu_call": "the driver got no memory of the GPU for a call of its own",
-    "bare": "out of memory, without a size: paste the whole message",
-    "no_numbers": "{asked} wanted; the message is cut off before it says of what",
-}
-
-
 def _because(case: Case) -> list[str]:
     message, judgement = case.message, case.judgement
-    said = [*_request(case), *_reason(case)]
+    said = [*_request(case), *_reason(case), *_assumed(case)]
     ranked = [one for one in judgement.contributions if one.amount.nominal > 0]
     if len(ranked) > 1:
-        parts = [f"{words_of(one.amount)} {_CAUSES[one.verdict]}" for one in ranked]
+        parts = [f"{held_of(one)} {_CAUSES[one.verdict]}" for one in ranked]
         said.append(f"By size: {'; '.join(parts)}.")
     if (
         judgement.verdict == "other_process"
@@ -203,7 +157,7 @@ def _because(case: Case) -> list[str]:
         and _mostly_own(case, cause.amount.nominal)
     ):
         said.append("Yet this process holds most of the device itself: with others gone, it fails a little later.")
-    return said + _caveats(case) if message.kind == "allocator" else said
+    return said + _caveats(case) if message.kind in ("allocator", "async") else said
 
 
 def _request(case: Case) -> list[str]:
@@ -232,6 +186,11 @@ def _reason(case: Case) -> list[str]:
                 "tensors, belongs to other streams, or waits for them."
             )
             return [f"{_lacking(case)}, and {cached} are cached.", returned]
+        case "full" if judgement.case == "nearly_full":
+            return [
+                f"{_lacking(case)}. Joined, the {cached} in pieces would have served it, but not much more: the device "
+                "holds as many tensors as it can."
+            ]
         case "full":
             rest = (
                 f" With all {cached} of cached memory in one piece it would still lack {_still(case)}."
@@ -248,6 +207,13 @@ def _reason(case: Case) -> list[str]:
                 "What the message calls allocated in private pools is idle there: freed by the graphs that own the "
                 "pools, and kept for their next replay.",
             ]
+        case "limit" if message.kind == "vllm_cache":
+            return [
+                "gpu_memory_utilization is the share of the device that weights, the profiled activations and the "
+                "cache may take together; the first two take it all."
+            ]
+        case "limit" if message.kind == "vllm_startup":
+            return [f"It starts only where its share is free: {words_of(judgement.missing)} were lacking."]
         case "limit" if judgement.case == "mps_limit":
             other = f" and {words_of(message.elsewhere)} of other allocations" if message.elsewhere else ""
             return [f"{words_of(message.allocated)} of PyTorch's{other} count against {words_of(message.allowed)}."]
@@ -264,8 +230,32 @@ def _reason(case: Case) -> list[str]:
                 f"The device said it had {free} free, enough for {asked}, and refused.{held} Some other limit was "
                 "hit, which the message does not name."
             ]
+        case _ if message.kind == "nvml":
+            return [
+                "The allocator was about to write its out-of-memory message and asked NVML for the processes; NVML did "
+                "not answer, and that became the error."
+            ]
         case _:
             return []
+
+
+def _assumed(case: Case) -> list[str]:
+    """What is taken for the process's own and what for others', where the message does not tell them apart."""
+    message, accounts = case.message, case.accounts
+    if message.kind not in ("allocator", "async", "vllm_startup"):
+        return []
+    if message.own is not None or accounts.inferred is not None or accounts.rest is None or accounts.rest.low <= 0:
+        return []
+    allowance = own_overhead(message)
+    if accounts.rest.nominal <= allowance:
+        return []
+    said = (
+        f"{words_of(accounts.rest)} are nobody's by the message: up to {known.printed(allowance)} are assumed to be "
+        "this process's context and libraries, "
+    )
+    if accounts.hidden is not None:
+        return [f"{said}the rest others'."]
+    return [f"{said}and what exceeds that is too little to blame others."]
 
 
 def _impossible(case: Case) -> list[str]:
@@ -327,8 +317,7 @@ def _caveats(case: Case) -> list[str]:
     if accounts.inferred is not None:
         said.append(
             f"Process {accounts.inferred.pid} is taken for this one: it holds what PyTorch has reserved. (In a "
-            "container a "
-            "process has another number outside.)"
+            "container a process has another number outside.)"
         )
     if message.own_hidden:
         said.append(
@@ -344,14 +333,16 @@ def _not_known(case: Case) -> list[str]:
         return [] if message.allowed else ["how much is used and allowed"]
     if message.kind == "host":
         return ["how much memory the host, its container or its page file had left"]
-    if message.kind != "allocator":
+    if message.kind == "vllm_startup":
+        return ["who holds the rest: nvidia-smi says it"]
+    if message.kind not in ("allocator", "async"):
         return ["how much was asked for"] * (message.asked is None) + [
             "what was free, and who held the rest: nvidia-smi says it"
         ]
     missing = [
         (message.total, "the device's total"),
         (message.free, "what was free"),
-        (message.reserved, "what PyTorch had reserved"),
+        (message.counted, "what PyTorch had reserved"),
     ]
     unknown = [what for amount, what in missing if amount is None]
     if accounts.rest is not None and message.own is None and accounts.inferred is None and accounts.rest.low > 0:

@@ -74,9 +74,11 @@ class Process:
 class Message:
     """What one message says; None is what it does not say.
 
-    ``kind``: "allocator" for the messages of a caching allocator, else a name in `knowledge.out_of_memory.PLAIN`, or
-    "bare". ``asked`` is what was asked of the device, which for an allocator is a whole segment. ``private`` is what is
-    idle in private pools. ``own_hidden``: the process's own memory was printed, but as "not known".
+    ``kind``: "allocator" for the messages of a caching allocator, else a name in `knowledge.out_of_memory.PLAIN`
+    ("async" is cudaMallocAsync's), or "bare". ``asked`` is what was asked of the device, which for an allocator is a
+    whole segment. ``private`` is what is idle in private pools. ``own_hidden``: the process's own memory was printed,
+    but as "not known". ``variable``: the environment variable that the message names. ``utilization``: the share of the
+    device that vLLM was told to take.
     """
 
     kind: str
@@ -96,10 +98,17 @@ class Message:
     reserved: Amount | None = None
     elsewhere: Amount | None = None  # MPS: other allocations of the system
     library: str | None = None
+    utilization: float | None = None
     advice: str | None = None
+    variable: str | None = None
     line: int = 1
     count: int = 1
     ranks: tuple[int, ...] = ()
+
+    @property
+    def counted(self) -> Amount | None:
+        """What counts against the process's limit: what is reserved; with cudaMallocAsync, what is allocated."""
+        return self.allocated if self.kind == "async" else self.reserved
 
 
 _HEAD: Final = re.compile(known.HEAD)
@@ -109,6 +118,7 @@ _PLAIN: Final = {name: (backend, re.compile(pattern)) for name, (backend, patter
 _BARE: Final = re.compile(known.BARE)
 _DEVICE: Final = re.compile(r"(?:GPU|[A-Z]{2,5})(\d{1,4})")
 _ADVICE: Final = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in known.ADVICE.items()))
+_VARIABLE: Final = re.compile(known.CONF_NAME)
 _BETWEEN: Final = ".,;:()…"
 # The advice stands within this many characters of the last number, web address included.
 _ADVICE_REACH = 220
@@ -243,6 +253,7 @@ def _allocator(text: str, head: re.Match[str]) -> tuple[Message, int]:
     own = sizes.get("own")
     hidden = own is not None and own.low >= known.NOT_REPORTED_BYTES
     advice = _ADVICE.search(text, position, position + _ADVICE_REACH)
+    variable = _VARIABLE.search(text, position, position + _ADVICE_REACH)
     message = Message(
         kind="allocator",
         backend=head["backend"],
@@ -252,6 +263,7 @@ def _allocator(text: str, head: re.Match[str]) -> tuple[Message, int]:
         own_hidden=hidden,
         others=tuple(one for one in others if one.amount.low < known.NOT_REPORTED_BYTES),
         advice=advice.lastgroup if advice else None,
+        variable=variable[0] if variable else None,
         **{name: None if name == "own" and hidden else size for name, size in sizes.items()},  # type: ignore[arg-type]
     )
     return _completed(message), position
@@ -290,23 +302,29 @@ def _wording(groups: dict[str, str], parenthesised: bool) -> str | None:
 
 def _plain(name: str, backend: str, match: re.Match[str]) -> Message:
     said = match.groupdict()
-    sizes: dict[str, Amount | None] = {
-        # Metal's allocator means powers of two also where it writes GB.
-        key: Amount.read(re.sub(r"(?<=[KMGTP])B", "iB", said[key]) if backend == "MPS" else said[key])
-        if said.get(key)
-        else None
-        for key in ("asked", "allocated", "other", "allowed")
-    }
+    sizes: dict[str, Amount] = {}
+    for key in ("asked", "allocated", "other", "allowed", "total", "free"):
+        if written := said.get(key):
+            # Metal's allocator means powers of two also where it writes GB.
+            sizes[key] = Amount.read(re.sub(r"(?<=[KMGTP])B", "iB", written) if backend == "MPS" else written)
+        elif written := said.get(f"{key}_gib"):
+            sizes[key] = Amount.read(written + "GiB")
     if said.get("bytes"):
         sizes["asked"] = Amount.exactly(int(said["bytes"]))
+    allowed = sizes.get("allowed")
+    share = said.get("utilization")
     return Message(
         kind=name,
         backend=said.get("backend") or backend or "CUDA",
-        asked=sizes["asked"],
-        allocated=sizes["allocated"],
-        elsewhere=sizes["other"],
-        allowed=sizes["allowed"],
+        device=int(said["device"]) if said.get("device") else None,
+        asked=sizes.get("asked"),
+        total=sizes.get("total"),
+        free=sizes.get("free"),
+        allocated=sizes.get("allocated"),
+        elsewhere=sizes.get("other"),
+        allowed=None if allowed is not None and allowed.low >= known.NOT_REPORTED_BYTES else allowed,
         library=said.get("library"),
+        utilization=float(share) if share and re.fullmatch(r"\d{0,4}\.?\d{1,8}", share) else None,
     )
 
 
@@ -314,11 +332,17 @@ def _once(found: list[Message]) -> list[Message]:
     """Equal messages once: logs repeat them for every frame, logger and rank."""
     seen: dict[Message, Message] = {}
     for message in sorted(found, key=lambda one: one.line):
-        key = replace(message, line=0, count=0, ranks=(), advice=None)
+        key = replace(message, line=0, count=0, ranks=(), advice=None, variable=None)
         first = seen.get(key)
         if first is None:
             seen[key] = message
         else:
             ranks = tuple(sorted({*first.ranks, *message.ranks}))
-            seen[key] = replace(first, count=first.count + 1, ranks=ranks, advice=first.advice or message.advice)
+            seen[key] = replace(
+                first,
+                count=first.count + 1,
+                ranks=ranks,
+                advice=first.advice or message.advice,
+                variable=first.variable or message.variable,
+            )
     return list(seen.values())

@@ -14,6 +14,7 @@ __all__ = ["Contribution", "Judgement", "judge", "request_of"]
 
 # Kinds of message whose size is that of a segment (get_allocation_size): not those of Metal, the host and libraries.
 _ALLOCATOR = "allocator"
+_WITH_SIZES = (_ALLOCATOR, "async")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,11 @@ def judge(message: Message, accounts: Accounts) -> Judgement:
     if message.backend == "MPS":
         return _metal(message)
     asked, requested = message.asked, request_of(message)
-    if message.kind != _ALLOCATOR or asked is None or requested is None:
+    if message.kind == "vllm_cache":
+        return Judgement("limit", certain=True, case=message.kind)
+    if message.kind == "vllm_startup":
+        return _startup(message, accounts)
+    if message.kind not in _WITH_SIZES or asked is None or requested is None:
         return Judgement("unknown", certain=False, case=message.kind, requested=requested)
     if message.total is not None and asked.low > message.total.high:
         return Judgement("impossible", certain=True, requested=requested, missing=_above(asked, message.total))
@@ -95,7 +100,8 @@ def judge(message: Message, accounts: Accounts) -> Judgement:
 
 
 def _weighed(message: Message, accounts: Accounts, asked: Amount, requested: Amount, free: Amount) -> Judgement:
-    room = message.allowed - message.reserved if message.allowed is not None and message.reserved is not None else None
+    held = message.counted
+    room = message.allowed - held if message.allowed is not None and held is not None else None
     binding = None if room is None else _less(room, asked)
     plenty = free.low >= asked.high + known.DRIVER_KEEPS_BYTES
     if plenty and binding is not True:
@@ -121,7 +127,9 @@ def _weighed(message: Message, accounts: Accounts, asked: Amount, requested: Amo
     if counting and together.low >= requested.high:
         return Judgement(counting[0].verdict, False, "mixed", requested, missing, tuple(causes))
     certain = not counting or together.at_least(requested) is False
-    return Judgement("full", certain, requested=requested, missing=missing, contributions=tuple(causes))
+    nearly = any(one.verdict == "fragmentation" and one.suffices is not False for one in causes)
+    case = "nearly_full" if nearly and _crowded(message, limited=_limited(message, usable, free)) else ""
+    return Judgement("full", certain, case, requested, missing, tuple(causes))
 
 
 def _contributions(
@@ -129,15 +137,17 @@ def _contributions(
 ) -> list[Contribution]:
     found = []
 
-    def add(verdict: Verdict, amount: Amount, whole: Amount | None = None, *, guessed: bool = False) -> None:
-        counts = whole is None or amount.high >= known.NOISE_SHARE * whole.low
+    def add(
+        verdict: Verdict, amount: Amount, whole: Amount | None = None, *, guessed: bool = False, small: bool = False
+    ) -> None:
+        counts = not small and (whole is None or amount.high >= known.NOISE_SHARE * whole.low)
         found.append(Contribution(verdict, amount, (usable + amount).at_least(requested), guessed, counts))
 
-    limited = usable.nominal < free.nominal and message.allowed is not None
+    limited = _limited(message, usable, free)
     if limited:
         add("limit", free - usable)
     if message.unallocated is not None and message.unallocated.high > 0:
-        add("fragmentation", message.unallocated, message.reserved)
+        add("fragmentation", message.unallocated, message.reserved, small=_crowded(message, limited=limited))
     if message.private is not None:
         add("graph_pool", message.private)
     if limited:
@@ -151,6 +161,36 @@ def _contributions(
     elif accounts.hidden is not None:
         add("other_process", accounts.hidden, guessed=True)
     return found
+
+
+def _limited(message: Message, usable: Amount, free: Amount) -> bool:
+    return usable.nominal < free.nominal and message.allowed is not None and _room(message) < free.nominal
+
+
+def _room(message: Message) -> int:
+    if message.allowed is None or message.counted is None:
+        return known.NOT_REPORTED_BYTES
+    return max(0, message.allowed.nominal - message.counted.nominal)
+
+
+def _crowded(message: Message, *, limited: bool) -> bool:
+    """Whether tensors fill the device, or what of it the process may have, so far that it is full rather than holed."""
+    most = message.allowed if limited else message.total
+    if most is None or message.allocated is None:
+        return False
+    idle = message.private.nominal if message.private is not None else 0
+    return message.allocated.nominal - idle >= known.NEARLY_FULL_SHARE * most.nominal
+
+
+def _startup(message: Message, accounts: Accounts) -> Judgement:
+    """VLLM's refusal to start: less was free than the share it was told to take."""
+    asked, free = message.asked, message.free
+    missing = None if asked is None or free is None else _above(asked, free)
+    if accounts.hidden is None:
+        return Judgement("limit", True, message.kind, asked, missing)
+    suffices = None if asked is None or free is None else (free + accounts.hidden).at_least(asked)
+    causes = (Contribution("other_process", accounts.hidden, suffices, guessed=True),)
+    return Judgement("other_process", False, message.kind, asked, missing, causes)
 
 
 def _usable(free: Amount, asked: Amount) -> Amount:
