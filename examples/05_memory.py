@@ -82,14 +82,8 @@ def show_snapshot(recording: foretrace.Recording) -> None:
     from foretrace.report.memory import render_memory
 
     print(torch.cuda.memory_summary(abbreviated=True))
-    state = memory.devices[0]
-    found = examine_file(
-        str(recording.path.with_name(memory.snapshot)),
-        request_bytes=1 << 30,
-        device_free_bytes=state.free_bytes,
-        device_total_bytes=state.total_bytes,
-    )
-    print(render_memory(found))
+    # What the device has free is in the side file beside it.
+    print(render_memory(examine_file(str(recording.path.with_name(memory.snapshot)), request_bytes=1 << 30)))
 
 
 if __name__ == "__main__":

@@ -34,6 +34,15 @@ def failing(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     return err
 
 
+def test_the_readme_shows_what_comes_out(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    root = Path(__file__).parents[2]
+    monkeypatch.chdir(root)
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    command, _, shown = readme[readme.index("$ foretrace memory ") :].partition("\n")
+    assert main(command.split()[2:]) == 0
+    assert shown[: shown.index("\n…\n```")] in capsys.readouterr().out
+
+
 def test_one_screen(capsys: pytest.CaptureFixture[str]):
     assert main(["memory", SNAPSHOT]) == 0
     out = capsys.readouterr().out
@@ -144,10 +153,10 @@ def test_more_than_the_device_has_beside_what_stays_reserved_is_refused(capsys: 
     # 8192 MiB less the 5428 that stay reserved.
     assert main(["memory", SNAPSHOT, "--request", "2765MiB", "--device-total", "8GiB"]) == 0
     out = capsys.readouterr().out
-    assert "on stream 0: NO" in out
+    assert "on the default stream: NO" in out
     assert "even if nobody else used any of the device's 8192 MiB" in " ".join(out.split())
     assert main(["memory", SNAPSHOT, "--request", "2764MiB", "--device-total", "8GiB"]) == 0
-    assert "on stream 0: the device decides" in capsys.readouterr().out
+    assert "on the default stream: the device decides" in capsys.readouterr().out
 
 
 def test_counters_are_read_as_json_and_as_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from foretrace.cli import main
 from foretrace.memory.snapshot import Snapshot
-from memory.oom.oom_samples import REAL, Real, capacity
+from memory.oom.oom_samples import REAL, Real, capacity, parentheses
 
 FRAGMENTED = capacity("472.00 MiB", "23.70 GiB", "114.56 MiB", "18.26 GiB", "3.69 GiB", own="23.58 GiB")
 
@@ -147,9 +148,12 @@ def test_what_is_known_of_the_settings_counts(log: Path, capsys: pytest.CaptureF
     assert out.index("WHAT CANNOT") < out.index("It is on already")
 
 
-def test_the_version_counts(log: Path, capsys: pytest.CaptureFixture[str]):
-    out = said(capsys, str(log), "--torch", "2.0.1")
+def test_the_version_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    log = tmp_path / "old.log"
+    log.write_text(parentheses("2.87 GiB", "14.76 GiB", "8.77 GiB", "19.75 MiB", "13.71 GiB"), encoding="utf-8")
+    out = said(capsys, str(log), "--torch", "2.0.1", "--all")
 
+    assert "does not fit" not in out
     assert out.index("WHAT CANNOT") < out.index("PyTorch has it since 2.1")
 
 
@@ -160,6 +164,40 @@ def test_several_messages_are_each_explained(tmp_path: Path, capsys: pytest.Capt
 
     assert len(document["messages"]) == len(REAL)
     assert f"{len(REAL)} different messages" in said(capsys, str(path))
+
+
+def test_of_many_messages_the_first_of_each_verdict_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "many.log"
+    path.write_text("\n".join(FRAGMENTED.replace("472", str(size)) for size in range(460, 480)), encoding="utf-8")
+    out = said(capsys, str(path))
+
+    assert "20 different messages" in out
+    assert out.count("VERDICT") == 1
+    assert "the same verdict: 19 other messages, line 2, 3, 4 and 5 and 15 more (--all)" in out
+    assert said(capsys, str(path), "--all").count("VERDICT") == 20
+
+
+@pytest.mark.parametrize("name", ["crash.log.gz", "crash.log"])
+def test_a_packed_log_is_read_by_its_content(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str):
+    path = tmp_path / name
+    packed = gzip.compress(b"epoch 1\n") + gzip.compress(FRAGMENTED.encode())
+    path.write_bytes(packed)
+    assert "VERDICT  fragmentation" in said(capsys, str(path))
+
+    path.write_bytes(gzip.compress(packed))
+    assert "VERDICT  fragmentation" in said(capsys, str(path))
+    path.write_bytes(b"\x1f\x8b\x08" + bytes(20))
+    assert refused(capsys, str(path))
+
+
+def test_a_packed_file_that_unpacks_to_more_than_any_log_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr("foretrace.cli.oom._MOST_BYTES", 1 << 20)
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b"x" * (3 << 20)))
+
+    assert "larger than 1 MiB" in refused(capsys, str(path))
 
 
 def test_a_text_without_a_message_is_refused_with_what_was_looked_for(
@@ -220,7 +258,8 @@ def test_a_snapshot_is_read_and_handed_on(
     out = said(capsys, str(log), "--snapshot", str(snapshot))
 
     assert asked == [str(snapshot), str(snapshot)]
-    assert "The snapshot holds nothing of device 0." in " ".join(out.split())
+    assert "SNAPSHOT  s.pickle" in out
+    assert "The snapshot holds no memory at all. Nothing of it is used." in " ".join(out.split())
 
 
 def test_names_in_the_text_cannot_reach_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

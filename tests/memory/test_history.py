@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from foretrace.errors import InputError
 from foretrace.knowledge.memory_texts import MOST_ORIGINS
+from foretrace.knowledge.snapshots import UNKNOWN_FREE
 from foretrace.memory.history import flushes, history_info, peak
 from foretrace.memory.snapshot import ACTIONS, NO_STACK, Annotation, Block, Frame, History, Segment, Snapshot, Stacks
 from memory.making import cut_snapshots
@@ -210,7 +211,7 @@ def test_what_was_recorded():
 
 
 def test_times_that_were_not_recorded_are_not_zero():
-    found = snapshot([("alloc", A, 10, 0, 0), ("oom", 0, 5, 0, 0)], {A: (10, NO_STACK)})
+    found = snapshot([("alloc", A, 10, 0, 0), ("oom", UNKNOWN_FREE, 5, 0, 0)], {A: (10, NO_STACK)})
     info, top = history_info(found, 0), peak(found, 0)
     assert info is not None
     assert top is not None
@@ -218,6 +219,36 @@ def test_times_that_were_not_recorded_are_not_zero():
     assert info.out_of_memory[0].time_us is None
     assert info.out_of_memory[0].device_free_bytes is None
     assert (top.time_us, top.ago_us, top.during) == (None, None, None)
+
+
+def test_a_device_with_nothing_free_is_known_to_have_none():
+    info = history_info(snapshot([("oom", 0, 5, 1, 0)], {}), 0)
+    assert info is not None
+    assert info.out_of_memory[0].device_free_bytes == 0
+
+
+def test_a_clock_that_was_set_back_makes_no_negative_time():
+    entries: list[Entry] = [("alloc", A, 10, 900, 0), ("alloc", B, 10, 500, 0), ("free_completed", A, 10, 700, 0)]
+    found = snapshot(entries, {B: (10, NO_STACK)})
+    info, top = history_info(found, 0), peak(found, 0)
+    assert info is not None
+    assert top is not None
+    assert (info.span_us, top.time_us, top.ago_us) == (400, 500, 400)
+
+
+def test_sums_of_what_was_given_back_do_not_wrap():
+    huge = 1 << 62
+    entries: list[Entry] = [*[("segment_free", BASE + place, huge, 1, 0) for place in range(4)], ("oom", 0, 1, 2, 0)]
+    (flush,) = flushes(snapshot(entries, {}), 0)
+    assert flush.bytes == 4 * huge
+
+
+@pytest.mark.parametrize("time", [2**70, -(2**70), 2**63 - 1, -1])
+def test_annotations_that_no_clock_made_hinder_nothing(time: int):
+    notes = (Annotation("odd", 0, time, None), Annotation("open", 0, 1, 2**70), Annotation("step", 0, 2, time))
+    found = peak(snapshot([("alloc", A, 10, 2, 0)], {A: (10, NO_STACK)}, annotations=notes), 0)
+    assert found is not None
+    assert found.during in ("step", "open")
 
 
 BEGINNING: Entry = ("segment_alloc", BASE, 9 * ROOM, 1, 0)
@@ -276,7 +307,7 @@ def test_a_cache_that_is_emptied_for_one_request():
 
 @pytest.mark.parametrize("size", [-1, 1 << 62])
 def test_sizes_beyond_reason_are_refused(size: int):
-    with pytest.raises(InputError, match="the file is damaged"):
+    with pytest.raises(InputError, match=r"^s has a history of sizes that are negative or add up"):
         peak(snapshot([("alloc", A, size, 1, 0), ("alloc", B, size, 2, 0)], {}), 0)
 
 

@@ -26,7 +26,10 @@ def counters(name: str) -> dict[str, int]:
 
 
 def test_all_situations_are_there():
-    assert len(RECORDED) == 9
+    assert RECORDED == [
+        "expandable_segments", "graph_pool", "max_split_size", "out_of_memory", "pending_frees",
+        "roundup_power2_divisions", "several_streams", "training", "truncated_history",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -62,7 +65,7 @@ def test_the_summary_beside_it_says_the_same_as_far_as_it_goes(name: str):
 def test_a_truncated_history_is_said_to_be_one():
     found = examine(read("truncated_history"))
     assert found.history.truncated is True
-    assert found.peak.requested_bytes <= counters("truncated_history")["requested_bytes.all.peak"]
+    assert 0 < found.peak.requested_bytes <= counters("truncated_history")["requested_bytes.all.peak"]
     assert not found.peak.complete
 
 

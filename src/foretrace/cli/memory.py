@@ -28,6 +28,12 @@ from foretrace.errors import InputError
 __all__ = ["add_arguments", "run"]
 
 _CONVERT = "convert"
+# What is of the screen and the document alone.
+_OF_SCREENS = {
+    "json": "json", "map": "map", "request": "request", "fail": "fail", "stream": "stream", "pool": "pool",
+    "device": "device", "device-free": "device_free", "device-total": "device_total", "limit": "limit", "top": "top",
+    "all": "everything",
+}  # fmt: skip
 _PROTOCOL = 4  # the newest that every viewer reads
 _DIGITS = re.compile(r"[0-9]{1,30}(\.[0-9]{1,30})?")
 _UNITS = {
@@ -136,8 +142,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _convert(args: argparse.Namespace, path: str) -> int:
-    if args.json or args.map or args.request is not None:
-        raise InputError("convert writes the file anew and says nothing of it: leave --json, --map and --request out")
+    said = [f"--{flag}" for flag, name in _OF_SCREENS.items() if getattr(args, name) not in (None, False)]
+    if said:
+        raise InputError(f"convert writes the file anew and says nothing of it: leave {', '.join(said)} out")
     protocol = _PROTOCOL if args.protocol is None else args.protocol
     check_sources([path])
     target = target_of(args.output, force=args.force, sources=[path])

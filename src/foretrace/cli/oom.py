@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foretrace.cli import flags
 from foretrace.cli.files import check_sources, deliver, target_of, view_for
 from foretrace.errors import InputError
+from foretrace.knowledge.formats import GZIP_MAGIC
 from foretrace.report.text import clean
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ __all__ = ["add_arguments", "run"]
 
 # More than any log a person pastes; what is larger is some other file, or needs cutting first.
 _MOST_BYTES = 256 << 20
+# Packed by the logger, by a server, by a careless copy: more layers than this are no accident.
+_LAYERS = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,8 +81,12 @@ def _snapshot(path: str | None) -> Snapshot | None:
 
 
 def _read(path: str) -> str:
-    """The text of a file, whatever its encoding; bytes that are no text are replaced."""
+    """The text of a file, packed with gzip or not, whatever its encoding; bytes that are no text are replaced."""
     raw = _bytes(path)
+    layers = 0
+    while raw.startswith(GZIP_MAGIC) and layers < _LAYERS:
+        raw = _unpacked(raw, path)
+        layers += 1
     if len(raw) > _MOST_BYTES:
         raise InputError(f"{_name(path)} is larger than {_MOST_BYTES >> 20} MiB; cut out the part with the message")
     if not raw.strip(b"\0 \t\r\n"):
@@ -88,6 +96,25 @@ def _read(path: str) -> str:
         if raw.startswith(mark):
             return raw.decode(encoding, "replace")
     return raw.decode("utf-8", "replace")
+
+
+def _unpacked(raw: bytes, path: str) -> bytes:
+    """All members of a gzip file, up to one byte more than is read; of one that is cut off, what is there."""
+    parts: list[bytes] = []
+    size = 0
+    while raw.startswith(GZIP_MAGIC) and size <= _MOST_BYTES:
+        inflater = zlib.decompressobj(wbits=31)
+        try:
+            parts.append(inflater.decompress(raw, _MOST_BYTES + 1 - size))
+        except zlib.error:
+            if size == 0:
+                raise InputError(f"{_name(path)} is a damaged gzip file; copy it again") from None
+            break
+        size += len(parts[-1])
+        if not inflater.eof:
+            break
+        raw = inflater.unused_data
+    return b"".join(parts)
 
 
 def _bytes(path: str) -> bytes:

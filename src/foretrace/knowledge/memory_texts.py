@@ -8,6 +8,7 @@ from typing import Final
 from foretrace.knowledge.rule import Rule
 
 __all__ = [
+    "COUNTED",
     "COUNTERS_BEYOND",
     "COUNTER_RULES",
     "COUNTS",
@@ -32,6 +33,7 @@ __all__ = [
     "TIMELINE_EMPTY",
     "TIMELINE_IMAGE",
     "TIMELINE_MALFORMED",
+    "TIMELINE_PICTURE",
     "TIMELINE_PREEXISTING",
     "TIMELINE_SAYS",
     "UNREADABLE_COUNTERS",
@@ -47,7 +49,7 @@ OTHER_PLACES: Final = "{places} other places"
 # beyond it.
 MOST_BYTES: Final = 1 << 62
 HISTORY_TOO_LARGE: Final = (
-    "The snapshot's history holds sizes that are negative or add up to more than a 64-bit number counts: the file is "
+    "{path} has a history of sizes that are negative or add up to more than a 64-bit number counts: it is "
     "damaged; record it again."
 )
 
@@ -85,6 +87,8 @@ NO_SUMMARY: Final = (
     "{path} holds no memory summary: the table that print(torch.cuda.memory_summary()) writes begins with "
     '"PyTorch CUDA memory summary" and has a row "Allocated memory".'
 )
+# Every dictionary of counters has it: "allocated_bytes.all.current", or nested {"allocated_bytes": {"all": …}}.
+COUNTED: Final = "allocated_bytes"
 NO_COUNTERS: Final = (
     "{path} holds none of the counters of torch.cuda.memory_stats(), such as allocated_bytes.all.current: write "
     "json.dumps(torch.cuda.memory_stats()) after the first CUDA call; before it the dictionary is empty."
@@ -181,6 +185,8 @@ TIMELINE_MALFORMED: Final = (
     "{path} is no memory timeline of torch.profiler: {what}; export_memory_timeline(path) writes one, as "
     ".raw.json.gz, .json.gz or .json."
 )
+# The picture is a page with an image inside.
+TIMELINE_PICTURE: Final = re.compile(r"\s*<html\b[\s\S]*data:image/png", re.IGNORECASE)
 TIMELINE_IMAGE: Final = (
     "{path} is the memory timeline as a picture, which holds no numbers; export it once more with a path that ends in "
     ".raw.json.gz or .json."

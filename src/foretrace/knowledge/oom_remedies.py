@@ -66,6 +66,11 @@ _PROGRAM: Final[dict[str, KnownRemedy]] = {
                 "input that was not cropped.",
             ),
             "mps_impossible": Fit("helps", "A tensor larger than the limit is seldom meant."),
+            "overflow": Fit(
+                "helps",
+                "No memory is as large. Common: a size computed in 32 bits, a difference that fell below zero, "
+                "a length read from a broken file or from uninitialised memory.",
+            ),
             "host": Fit("may", "If {asked} is more than you meant, one of its sizes is wrong."),
         },
         ("the traceback's last line of your own program names the tensor",),
@@ -227,6 +232,8 @@ FIRST: Final[dict[str, str]] = {
     "other_hidden": "run nvidia-smi and see whether another process is there before you change the program",
     "graph_pool": "let the CUDA graphs share one pool, or capture fewer sizes",
     "limit": "raise the limit of {allowed}, if nobody relies on the rest of the device",
+    "contradiction": "run nvidia-smi where the program runs: the message's numbers contradict each other",
+    "mps_room": "watch the memory pressure (Activity Monitor) while it runs again: the system may be out of memory",
     "shape": "print the tensor's shape at the last line of your own program in the traceback",
     "driver": "watch nvidia-smi while it runs again: is the free memory still free when it fails?",
     "driver_windows": "make the page file of Windows larger: it has to back what the GPU hands out",

@@ -85,6 +85,7 @@ SETTINGS: Final[dict[str, KnownRemedy]] = {
                 "much is in every run: the next requests fail as this one.",
             ),
             "impossible": Fit("cannot", "{asked} do not fit even into an empty device."),
+            "overflow": Fit("cannot", "No device has as much as was asked for."),
             "limit": Fit("cannot", "It joins cached free memory, and {unallocated} are too little for {asked}."),
             "limit_fragmented": Fit("may", "{unallocated} are cached and free below the limit, in pieces."),
             "driver": Fit("cannot", "Nothing is fragmented: the device itself has {free} free."),

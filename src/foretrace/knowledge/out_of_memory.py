@@ -18,6 +18,7 @@ __all__ = [
     "ADVICE",
     "BACKENDS",
     "BARE",
+    "CLASS_NAME",
     "CLAUSES",
     "CLEARLY_BEYOND",
     "COMMON_CONF",
@@ -35,7 +36,10 @@ __all__ = [
     "LOOKED_FOR",
     "MATRIX_LEAST_BYTES",
     "MATRIX_STEP",
+    "METAL_HEAP_BYTES",
+    "METAL_HEAP_OF",
     "NEARLY_FULL_SHARE",
+    "NEEDLES",
     "NOISE_SHARE",
     "NOTEBOOK_SIGNS",
     "NOT_REPORTED_BYTES",
@@ -48,8 +52,11 @@ __all__ = [
     "SERVER_SIGNS",
     "SIZE",
     "SMALL_GAIN_SHARE",
+    "SOURCE_SIGNS",
+    "TRACEBACK_SIGNS",
     "UNITS",
     "WINDOWS_SIGNS",
+    "WORDED_BY",
     "WORDED_BY_VERSION",
     "WORDINGS",
     "printed",
@@ -58,7 +65,7 @@ __all__ = [
 # ------------------------------------------------------------------------------------------------- what is written how
 
 # A size as it is printed: "0bytes", "448.00KiB", "21.73GiB"; MPS before 2.6 writes "5.56GB" and means 2^30.
-SIZE: Final = r"[0-9]{1,20}(?:\.[0-9]{1,6})?(?:bytes?|[KMGTP]i?B)"
+SIZE: Final = r"[0-9]{1,4000}(?:\.[0-9]{1,6})?(?:bytes?|[KMGTP]i?B)"
 
 # unit → (bytes by the least reading, bytes by the most). Allocators mean powers of two whatever they write; what people
 # type again may mean either.
@@ -147,10 +154,10 @@ PLAIN: Final[dict[str, tuple[str, str]]] = {
     "exabyte": ("", rf"(?:(?P<backend>{'|'.join(BACKENDS)})outofmemory\.?)?Triedtoallocatemorethan1EBmemory"),
     "host": (
         "CPU",
-        r"DefaultCPUAllocator:(?:can.{1,6}tallocatememory|notenoughmemory):youtriedtoallocate(?P<bytes>\d{1,20})bytes",
+        r"DefaultCPUAllocator:(?:can.{1,6}tallocatememory|notenoughmemory):youtriedtoallocate(?P<bytes>[0-9]{1,4000})bytes",
     ),
-    "nccl_host": ("CPU", r"FailedtoCUDAhost(?:c|m)?alloc(?:async)?(?P<bytes>\d{1,20})bytes"),
-    "nccl": ("CUDA", r"FailedtoCUDA(?:c|m)?alloc(?:async)?(?P<bytes>\d{1,20})bytes"),
+    "nccl_host": ("CPU", r"FailedtoCUDAhost(?:c|m)?alloc(?:async)?(?P<bytes>[0-9]{1,4000})bytes"),
+    "nccl": ("CUDA", r"FailedtoCUDA(?:c|m)?alloc(?:async)?(?P<bytes>[0-9]{1,4000})bytes"),
     "nccl_driver": ("CUDA", r"(?:Cuda|HIP)failure2?.{0,3}outofmemory"),
     "library": (
         "CUDA",
@@ -164,9 +171,27 @@ PLAIN: Final[dict[str, tuple[str, str]]] = {
     "xpu_call": ("XPU", r"UR_RESULT_ERROR_OUT_OF_(?:DEVICE|HOST)_MEMORY|PI_ERROR_OUT_OF_RESOURCES"),
 }  # fmt: skip
 
+# name → what a text has to have somewhere, where a pattern begins with alternatives: a large log is searched for that
+# first.
+NEEDLES: Final[dict[str, tuple[str, ...]]] = {
+    "exabyte": ("morethan1EBmemory",),
+    "nccl_driver": ("failure",),
+    "library": ("_FAILED",),
+    "driver_call": ("error:outofmemory", "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY"),
+    "hip_call": ("hipErrorOutOfMemory", "HSA_STATUS_ERROR"),
+    "xpu_call": ("UR_RESULT_ERROR", "PI_ERROR"),
+    "runtime_call": ("cudaruntimeerror", "THCudaCheck"),
+    "mps_buffer": ("nvalidbuffersize",),
+}
+
 # The least there can be; looked at only where nothing says more. CUDA is found without "Tried to allocate" in logs that
 # cut their lines.
-BARE: Final = rf"(?P<backend>{'|'.join(BACKENDS)})outofmemory|(?:torch\.(?:cuda\.)?)?OutOfMemoryError"
+BARE: Final = rf"(?P<backend>{'|'.join(BACKENDS)})outofmemory"
+# The error's name counts with its text after it, or as the last line of a traceback; Java has one of its own.
+CLASS_NAME: Final = r"(?:torch\.(?:cuda\.)?|(?<!\.))OutOfMemoryError"
+TRACEBACK_SIGNS: Final = r"Traceback\(mostrecentcall|File\".{1,400}?\",line\d"
+# What follows the words where a program looks for them: "CUDA out of memory" in str(error).
+SOURCE_SIGNS: Final = r"\.?[\"']\)?(?:not)?in[a-z_(]"
 
 # What to say where none of it was found.
 LOOKED_FOR: Final = (
@@ -182,6 +207,15 @@ WORDINGS: Final[dict[str, str]] = {
     "capacty": "2.1",
     "capacity": "2.2 or later",
     "private": "2.4 or later",
+}
+
+# wording → the first and the last version that write it; None: no such end
+WORDED_BY: Final[dict[str, tuple[tuple[int, int] | None, tuple[int, int] | None]]] = {
+    "cached": (None, (1, 3)),
+    "parentheses": ((1, 4), (2, 0)),
+    "capacty": ((2, 1), (2, 1)),
+    "capacity": ((2, 2), None),
+    "private": ((2, 4), None),
 }
 
 # ------------------------------------------------------------------------------------------ what stands before messages
@@ -234,6 +268,10 @@ SMALL_GAIN_SHARE: Final = 0.05
 HIDDEN_LEAST_BYTES: Final = 512 * MIB
 # The total, the free memory and the processes are asked for one after the other; a sum off by this much still adds up.
 ACCOUNT_NOISE_BYTES: Final = 64 * MIB
+# Metal's allocator asks for a heap of this size for requests from the first to below the second of these, unless memory
+# is short already (kXLargeHeapU, kMinLargeAlloc in aten/src/ATen/mps/MPSAllocator.h).
+METAL_HEAP_BYTES: Final = 1 << 30
+METAL_HEAP_OF: Final = (10 * MIB, 512 * MIB)
 # NVML answers 2^64 - 1 where the system does not tell a process's memory (Windows, WSL), printed as 17179869184.00 GiB.
 NOT_REPORTED_BYTES: Final = 1 << 60
 # From this size on a request is held against square matrices; their sides are multiples of this where lengths are.
@@ -270,6 +308,8 @@ IPC_SINCE: Final = (2, 5)
 
 def printed(size: float) -> str:
     """A size in bytes, in the units and with the two decimals of PyTorch's messages (format_size): to be compared."""
+    if size >= NOT_REPORTED_BYTES:
+        return "1 EiB or more"
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if abs(size) >= factor:
             return f"{size / factor:.2f} {unit}"

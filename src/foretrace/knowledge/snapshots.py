@@ -14,7 +14,12 @@ from foretrace.knowledge.formats import Foreign
 
 __all__ = [
     "ACTION_FIELD",
+    "ADDRESSES",
     "BLOCK_STATES",
+    "CALLED",
+    "CALL_BEGINS",
+    "CALL_NAMES",
+    "CALL_OPERATIONS",
     "ENTRY_ADDRESS",
     "ENTRY_ADDRESS_OF_OOM",
     "ENTRY_FRAMES",
@@ -25,9 +30,14 @@ __all__ = [
     "FRAME_FIELDS",
     "HOW_TO_RECORD",
     "JSON_FOREIGN",
+    "LARGEST_BYTES",
+    "LATEST_US",
     "LEGACY_HISTORY",
     "LEGACY_REQUESTED",
     "MAGIC_FOREIGN",
+    "MOST_LINE",
+    "MOST_UNPACKED_BYTES",
+    "MOST_UNPACKED_TIMES",
     "NO_TEXT",
     "PAGE_MARK",
     "PICKLE_BEGINS",
@@ -35,7 +45,19 @@ __all__ = [
     "STAGE_END",
     "STAGE_START",
     "TEXT_FOREIGN",
+    "UNKNOWN_FREE",
 ]
+
+# Addresses have 64 bits; a negative number is one above 2**63, read as signed.
+ADDRESSES: Final = 1 << 64
+# No GPU has a pebibyte; a larger size of what is there is damage. (What was asked for in vain may be anything.)
+LARGEST_BYTES: Final = 1 << 50
+# Stands in the column of addresses for the free memory of a failed request that was not recorded, or cannot be.
+UNKNOWN_FREE: Final = ADDRESSES - 1
+# 1 January 2200 in µs since 1970. Times are those of the system's clock (c10::getTime), which is never beyond.
+LATEST_US: Final = 7_258_118_400_000_000
+# Lines of source files are C ints (co_firstlineno).
+MOST_LINE: Final = (1 << 31) - 1
 
 # What the writers call the states of a block, and what the documentation calls them (`active_awaiting_free`, in the
 # docstring up to 2.13, was never written by the C++ of those versions).
@@ -70,8 +92,20 @@ LEGACY_REQUESTED: Final = "real_size"
 STAGE_START: Final = "START"
 STAGE_END: Final = "END"
 
-# How a pickle begins: its protocol, or before protocol 2 a container; none of them begins JSON.
-PICKLE_BEGINS: Final = re.compile(rb"\x80|\((?:dp|lp|d|l)|[\]}]")
+# How a pickle of data begins: its protocol, or before protocol 2 a container (and what it remembers or holds first,
+# which text in brackets is not); none of them begins JSON.
+PICKLE_BEGINS: Final = re.compile(rb"\x80|\([dl](?:p\d|[SVIFLN(])|[\]}]")
+# Before protocol 2 a pickle that calls something begins with the names of a module and of what it takes from it, or
+# with a mark and an argument. Its operations, as pickletools calls them, tell it from a text.
+CALL_BEGINS: Final = re.compile(rb"c[A-Za-z_][\w.]*\r?\n[A-Za-z_][\w.]*\r?\n|\(")
+CALL_OPERATIONS: Final = frozenset({"REDUCE", "INST", "OBJ", "BUILD", "NEWOBJ"})
+# Those that name something, a module and what it takes from it, which are words without spaces.
+CALL_NAMES: Final = frozenset({"GLOBAL", "INST"})
+CALLED: Final = re.compile(r"[A-Za-z_][\w.]* [A-Za-z_][\w.]*")
+# Snapshots pack 10 to 40 times with gzip, and gzip at most 1032 times. What unpacks to more than the first, and to
+# more than the second times its size, is made to fill the memory.
+MOST_UNPACKED_BYTES: Final = 256 << 20
+MOST_UNPACKED_TIMES: Final = 200
 HOW_TO_RECORD: Final = (
     "name the pickle that torch.cuda.memory._dump_snapshot wrote (or a JSON file of torch.cuda.memory_snapshot())"
 )

@@ -30,7 +30,7 @@ def holes(segment: Segment) -> list[Block]:
     return [] if segment.free else [block for block in segment.blocks if block.state == "free"]
 
 
-def totals(segments: Iterable[Segment], *, device_used: int | None = None, device_total: int | None = None) -> Totals:
+def totals(segments: Sequence[Segment], *, device_used: int | None = None, device_total: int | None = None) -> Totals:
     """The five sizes. Requested is None where a live block's request was not recorded."""
     blocks = [block for segment in segments for block in segment.blocks]
     live = [block for block in blocks if block.state == "active"]
@@ -39,7 +39,7 @@ def totals(segments: Iterable[Segment], *, device_used: int | None = None, devic
         requested_bytes=None if None in asked else sum(size for size in asked if size is not None),
         allocated_bytes=sum(block.size for block in live),
         active_bytes=sum(block.size for block in blocks if block.state != "free"),
-        reserved_bytes=sum(block.size for block in blocks),
+        reserved_bytes=sum(segment.size for segment in segments),
         device_used_bytes=device_used,
         device_total_bytes=device_total,
     )
@@ -84,8 +84,8 @@ def fragmentation(segments: Sequence[Segment], owner: Owner) -> Fragmentation:
         soft_bytes=sum(segment.size for segment in own if segment.free),
         stream_bytes=sum(idle_elsewhere(segments, owner).values()),
         rounding_bytes=sum(block.size - (block.requested or 0) for block in live) if known else None,
-        small_in_large_blocks=sum(len(found.blocks) for found in thin),
-        small_in_large_bytes=sum(block.size for found in thin for block in found.blocks),
+        sparse_blocks=sum(len(found.blocks) for found in thin),
+        sparse_bytes=sum(block.size for found in thin for block in found.blocks),
         pending_bytes=sum(block.size for block in blocks if block.state == "pending"),
     )
 

@@ -24,7 +24,7 @@ from foretrace.model.memory import (
     Source,
 )
 from foretrace.model.report import Health
-from foretrace.model.words import count, mebibytes
+from foretrace.model.words import count, listed, mebibytes, owner_of
 
 __all__ = ["examine", "examine_file"]
 
@@ -51,20 +51,28 @@ def examine_file(
     Raises `InputError` for a file that is none of them, and where something is asked that only a snapshot can answer.
     """
     read = read_any(path, device=device, progress=progress)
+    asked = {
+        "--request": request_bytes,
+        "--stream": stream,
+        "--pool": pool,
+        "--device-free": device_free_bytes,
+        "--device-total": device_total_bytes,
+        "--limit": limit_bytes,
+    }
     if isinstance(read, Memory):
-        if request_bytes is not None:
+        given = next((flag for flag, value in asked.items() if value is not None), None)
+        if given is not None:
             raise InputError(
-                f"{path} holds sums only; --request needs a snapshot, in which every hole is recorded "
+                f"{path} holds sums only; {given} needs a snapshot, in which every hole is recorded "
                 "(torch.cuda.memory._dump_snapshot)"
             )
         return read
     beside = device_beside(path, _device(read, device))
-    if beside is not None and (beside.free_bytes or 0) + (beside.reserved_bytes or 0) <= (beside.total_bytes or 0):
-        total, share = beside.total_bytes, beside.memory_fraction
-        device_free_bytes = beside.free_bytes if device_free_bytes is None else device_free_bytes
-        device_total_bytes = total if device_total_bytes is None else device_total_bytes
-        if limit_bytes is None and share is not None and total is not None:
-            limit_bytes = int(share * total)
+    # All of it or nothing: what the user says and what was recorded need not be of the same moment.
+    if beside is not None and device_free_bytes is None and device_total_bytes is None:
+        device_free_bytes, device_total_bytes = beside.free_bytes, beside.total_bytes
+    if beside is not None and limit_bytes is None and None not in (beside.memory_fraction, beside.total_bytes):
+        limit_bytes = int((beside.memory_fraction or 0) * (beside.total_bytes or 0))
     return examine(
         read,
         device=device,
@@ -91,8 +99,9 @@ def examine(
     """What a snapshot says of one device (by default the one with most reserved), and whether a request would succeed.
 
     ``stream`` and ``pool``: from whose point of view free memory is counted; the busiest stream of the ordinary pool
-    by default. ``device_free_bytes``, ``device_total_bytes``, ``limit_bytes``: what the snapshot does not hold.
-    Raises `InputError` for a device that is not in it.
+    by default. ``device_free_bytes``, ``device_total_bytes``, ``limit_bytes``: what the snapshot does not hold, None
+    where it is not known. Raises `InputError` for a device that is not in it, sizes of a device that cannot be, a
+    request that is none, and a history whose sizes are beyond reason.
     """
     number = _device(snapshot, device)
     segments = [segment for segment in snapshot.segments if segment.device == number]
@@ -155,15 +164,14 @@ def examine(
 
 def _check_device(reserved: int, free: int | None, total: int | None) -> None:
     """Raise `InputError` where what is said of the device cannot be, with what the process has reserved on it."""
-    if total is None:
-        return
-    if total < reserved:
+    if total is not None and total < reserved:
+        held = mebibytes(reserved)
+        raise InputError(f"a device of {mebibytes(total)} cannot hold the {held} that are reserved on it")
+    if free is not None and total is not None and free > total - reserved:
+        held = mebibytes(reserved)
         raise InputError(
-            f"a device of {mebibytes(total)} cannot hold the {mebibytes(reserved)} that are reserved on it"
+            f"a device of {mebibytes(total)} cannot have {mebibytes(free)} free with {held} reserved on it"
         )
-    if free is not None and free > total - reserved:
-        sizes = mebibytes(total), mebibytes(free), mebibytes(reserved)
-        raise InputError("a device of {} cannot have {} free with {} reserved on it".format(*sizes))
 
 
 def _device(snapshot: Snapshot, asked: int | None) -> int:
@@ -184,7 +192,7 @@ def _device_totals(snapshot: Snapshot, device: int) -> DeviceTotals:
     blocks = [block for segment in segments for block in segment.blocks]
     return DeviceTotals(
         device=device,
-        reserved_bytes=sum(block.size for block in blocks),
+        reserved_bytes=sum(segment.size for segment in segments),
         allocated_bytes=sum(block.size for block in blocks if block.state == "active"),
         segments=len(segments),
     )
@@ -259,11 +267,8 @@ def _owner(segments: Sequence[Segment], owner: Owner) -> list[Health]:
     """Says so where the stream and pool that are asked about hold nothing: a new stream, or a mistaken number."""
     if not segments or any((segment.stream, segment.pool) == owner for segment in segments):
         return []
-    stream, pool = owner
-    there = ", ".join(
-        sorted({f"{segment.stream:#x} of pool {segment.pool[0]}.{segment.pool[1]}" for segment in segments})
-    )
-    detail = f"stream {stream:#x} of pool {pool[0]}.{pool[1]} holds nothing in this snapshot; those that do: {there}"
+    there = sorted({owner_of(segment.stream, segment.pool) for segment in segments})
+    detail = f"{owner_of(*owner)} holds nothing in this snapshot; what holds something: {listed(there)}"
     return [Health(check="owner", state="suspect", detail=detail)]
 
 

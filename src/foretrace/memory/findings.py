@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from foretrace.knowledge.fragmentation import (
-    EXPANDABLE_ADVICE,
-    LEAST_BYTES,
-    LEAST_SHARE,
-    MEMORY_RULES,
-    REFUSED,
-    ROUNDING_SHARE,
-)
+from foretrace.knowledge.fragmentation import LEAST_BYTES, LEAST_SHARE, ROUNDING_SHARE
+from foretrace.knowledge.rules_snapshot import EXPANDABLE_ADVICE, REFUSED, SNAPSHOT_RULES
 from foretrace.memory.accounts import Owner, idle_elsewhere, sparse
 from foretrace.memory.history import Flush
-from foretrace.memory.snapshot import DEFAULT_POOL, Segment
+from foretrace.memory.snapshot import Segment
 from foretrace.model.memory import Fragmentation, Free, HistoryInfo, MemoryFinding, Pin, Totals
-from foretrace.model.words import count, listed, mebibytes, share_of
+from foretrace.model.words import count, listed, mebibytes, owner_of, share_of
 
 __all__ = ["Facts", "find"]
 
@@ -51,7 +45,7 @@ def find(facts: Facts) -> list[MemoryFinding]:
 
 
 def _finding(rule: str, size: int | None, **places: object) -> MemoryFinding:
-    text = MEMORY_RULES[rule]
+    text = SNAPSHOT_RULES[rule]
     return MemoryFinding(
         rule=rule,
         severity=text.severity,
@@ -110,16 +104,10 @@ def _elsewhere(facts: Facts) -> Iterator[MemoryFinding]:
     if not _much(size, facts):
         return
     idle = idle_elsewhere(facts.segments, facts.owner)
-    owners = [f"{mebibytes(idle[owner])} of {_owner(owner)}" for owner in list(idle)[:_NAMED]]
+    owners = [f"{mebibytes(idle[owner])} of {owner_of(*owner)}" for owner in list(idle)[:_NAMED]]
     if len(idle) > _NAMED:
         owners.append(f"{mebibytes(sum(list(idle.values())[_NAMED:]))} of {count(len(idle) - _NAMED, 'other')}")
     yield _finding("idle_in_other_pools", size, bytes=mebibytes(size), share=_share(size, facts), owners=listed(owners))
-
-
-def _owner(owner: Owner) -> str:
-    stream, pool = owner
-    name = "the default stream" if stream == 0 else f"stream {stream:#x}"
-    return name if pool == DEFAULT_POOL else f"private pool {pool[0]}.{pool[1]} ({name})"
 
 
 def _rounding(facts: Facts) -> Iterator[MemoryFinding]:

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from foretrace.knowledge.memory_texts import MOST_ORIGINS, OTHER_PLACES, RING_LEAST, RING_STEP
+from foretrace.knowledge.snapshots import LARGEST_BYTES, LATEST_US
 from foretrace.memory.frames import module_of, own_lines, where
 from foretrace.memory.replay import NUMBER, Ints, Replay, entries_of, replay
 from foretrace.memory.snapshot import NO_STACK, Annotation, Block, History, Snapshot
@@ -53,13 +54,13 @@ def peak(snapshot: Snapshot, device: int) -> Peak | None:
     history = snapshot.history(device)
     if history is None:
         return None
-    done = replay(history, _live(snapshot, device))
+    done = replay(history, _live(snapshot, device), snapshot.path)
     if done.lost and not (_has(history, "alloc") and _has(history, "free_completed", "free_requested")):
         return None
     place = int(np.argmax(done.held))
     # What was held before the first entry was held up to it.
     time = _time(history, max(place - 1, 0))
-    last = _time(history, len(history) - 1)
+    last = _times(history)[1]
     annotations = _Open(snapshot.annotations, device)
     alive, unexplained = _origins(snapshot, history, done, place, annotations)
     reached = NO_STACK if place == 0 else int(history.stack[place - 1])
@@ -96,8 +97,8 @@ def history_info(snapshot: Snapshot, device: int) -> HistoryInfo | None:
             entries=0, span_us=None, truncated=None, live_blocks=len(live), live_blocks_with_stack=own_stack,
             out_of_memory=[], segment_allocs=0, segment_frees=0,
         )  # fmt: skip
-    done = replay(history, live)
-    first, last = _time(history, 0), _time(history, len(history) - 1)
+    done = replay(history, live, snapshot.path)
+    first, last = _times(history)
     return HistoryInfo(
         entries=len(history),
         span_us=None if first is None or last is None else last - first,
@@ -134,7 +135,7 @@ def flushes(snapshot: Snapshot, device: int) -> list[Flush]:
                 entry=start,
                 time_us=_time(history, start),
                 segments=end - start,
-                bytes=int(history.size[start:end].sum()),
+                bytes=sum(history.size[start:end].tolist()),
                 wanted_bytes=int(history.size[end]),
                 failed=int(history.action[end]) == NUMBER["oom"],
                 certain=stack == asking if recorded else None,
@@ -162,10 +163,17 @@ def _time(history: History, entry: int) -> int | None:
     return int(history.time_us[entry]) or None
 
 
+def _times(history: History) -> tuple[int | None, int | None]:
+    """The earliest and the latest time; clocks are set back at times, so that these need not be the outer entries'."""
+    known = history.time_us[history.time_us != 0]
+    return (int(known.min()), int(known.max())) if len(known) else (None, None)
+
+
 def _failed(snapshot: Snapshot, history: History, entry: int) -> OutOfMemory:
+    free = int(history.address[entry])
     return OutOfMemory(
         bytes=int(history.size[entry]),
-        device_free_bytes=int(history.address[entry]) or None,
+        device_free_bytes=None if free > LARGEST_BYTES else free,
         time_us=_time(history, entry),
         stack=own_lines(snapshot.stacks.frames(int(history.stack[entry]))),
     )
@@ -173,8 +181,9 @@ def _failed(snapshot: Snapshot, history: History, entry: int) -> OutOfMemory:
 
 def _reserved_before(snapshot: Snapshot, history: History) -> int:
     """What was reserved before the first entry: the final state less what the entries took and gave back."""
-    taken = history.size[entries_of(history, *_TAKES)].sum() - history.size[entries_of(history, *_GIVES_BACK)].sum()
-    return sum(segment.size for segment in snapshot.segments if segment.device == history.device) - int(taken)
+    taken: int = sum(history.size[entries_of(history, *_TAKES)].tolist())
+    given: int = sum(history.size[entries_of(history, *_GIVES_BACK)].tolist())
+    return sum(segment.size for segment in snapshot.segments if segment.device == history.device) - taken + given
 
 
 def _whole(snapshot: Snapshot, history: History, done: Replay) -> bool:
@@ -206,11 +215,11 @@ class _Open:
     """
 
     def __init__(self, annotations: Sequence[Annotation], device: int) -> None:
-        mine = [a for a in annotations if a.device in (None, device)]
+        mine = [a for a in annotations if a.device in (None, device) and 0 <= a.start_us <= LATEST_US]
         self.names = [a.name for a in mine]
-        never = int(np.iinfo(np.int64).max)
+        never = LATEST_US + 2
         # The µs in which one ends is still its own.
-        ends = [never if a.end_us is None else a.end_us + 1 for a in mine]
+        ends = [never if a.end_us is None else max(0, min(a.end_us + 1, never)) for a in mine]
         self.bounds: list[int] = sorted({a.start_us for a in mine} | set(ends) - {never})
         self.inner: list[int] = [-1]
         starting = sorted(range(len(mine)), key=lambda number: mine[number].start_us, reverse=True)

@@ -28,6 +28,7 @@ def pins(segments: Sequence[Segment], stacks: Stacks) -> list[Pin]:
     different origins do.
     """
     groups: dict[str, _Group] = {}
+    origins: dict[int, str] = {}
     hole_bytes: dict[int, int] = {}
     for number, segment in enumerate(segments):
         open_bytes = sum(hole.size for hole in holes(segment))
@@ -37,7 +38,12 @@ def pins(segments: Sequence[Segment], stacks: Stacks) -> list[Pin]:
         for block in segment.blocks:
             if block.state == "free":
                 continue
-            group = groups.setdefault(where(stacks.frames(block.stack)), _Group(block.stack))
+            origin = origins.get(block.stack)
+            if origin is None:
+                origin = origins[block.stack] = where(stacks.frames(block.stack))
+            group = groups.get(origin)
+            if group is None:
+                group = groups[origin] = _Group(block.stack)
             group.blocks += 1
             group.bytes += block.size
             group.segments.add(number)

@@ -60,8 +60,9 @@ def entries_of(history: History, *actions: str) -> npt.NDArray[np.bool_]:
     return np.isin(history.action, [NUMBER[action] for action in actions])
 
 
-def replay(history: History, live: Sequence[Block]) -> Replay:
-    """The history as allocations with a beginning and an end; ``live``: the blocks held in the final state.
+def replay(history: History, live: Sequence[Block], path: str) -> Replay:
+    """The history as allocations with a beginning and an end; ``live``: the blocks held in the final state;
+    ``path``: whose it is, for the error.
 
     A live block that no entry speaks of was there before the history and counts with what was asked for, or with its
     size where that is not recorded. Raises `InputError` where sizes are negative or add up beyond reason.
@@ -106,7 +107,7 @@ def replay(history: History, live: Sequence[Block]) -> Replay:
     # Where it was freed is not where it came from.
     origin = np.concatenate([stack[given], np.full(int(before.sum()), NO_STACK), stacks[old]]).astype(np.int64)
     if len(sizes) and (sizes.min() < 0 or sizes.sum(dtype=np.float64) > MOST_BYTES):
-        raise InputError(HISTORY_TOO_LARGE)
+        raise InputError(HISTORY_TOO_LARGE.format(path=path))
     change = np.zeros(length + 2, dtype=np.int64)
     np.add.at(change, began + 1, sizes)
     np.subtract.at(change, ended + 1, sizes)

@@ -98,8 +98,8 @@ class Fragmentation(msgspec.Struct, kw_only=True):
     soft_bytes: int | None  # its whole free segments: a request larger than each needs them given back first
     stream_bytes: int | None  # free memory that belongs to other streams or private pools
     rounding_bytes: int | None  # live blocks' size above what was asked for
-    small_in_large_blocks: int | None = None  # live blocks below 1 MiB that pin segments of the large pool
-    small_in_large_bytes: int | None = None
+    sparse_blocks: int | None = None  # live blocks, each a small part of its segment, that pin a mostly free one
+    sparse_bytes: int | None = None
     pending_bytes: int | None = None
 
 

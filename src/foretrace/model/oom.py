@@ -144,3 +144,4 @@ class Oom(msgspec.Struct, kw_only=True):
     schema: Literal["foretrace.oom/1"] = SCHEMA
     path: str
     messages: list[Explanation]
+    left_out: int = 0  # how often further messages stand in the text, beyond the most that are explained

@@ -21,6 +21,7 @@ __all__ = [
     "many_of",
     "mebibytes",
     "number",
+    "owner_of",
     "percent",
     "scale_of_times",
     "share_of",
@@ -106,6 +107,12 @@ def mebibytes(value: float | None) -> str:
     unit, factor = next(((u, f) for u, f in (("MiB", 1 << 20), ("KiB", 1 << 10)) if abs(value) >= f), ("B", 1))
     text = number(value / factor, 4)
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
+
+
+def owner_of(stream: int, pool: Sequence[int]) -> str:
+    """Whose memory it is, for the allocator lends nothing across: "the default stream", "stream 0x2b19, pool 0.1"."""
+    name = "the default stream" if stream == 0 else f"stream {stream:#x}"
+    return name if tuple(pool) == (0, 0) else f"{name}, pool {pool[0]}.{pool[1]}"
 
 
 def rate_of(gigabytes: float | None) -> str:

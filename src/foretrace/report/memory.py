@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 from foretrace.knowledge.fragmentation import LEAST_BYTES
 from foretrace.model.memory import Alive, Memory, MemoryFinding, Pin, Request
-from foretrace.model.words import UNKNOWN, count, mebibytes, number, share_of, time
+from foretrace.model.words import UNKNOWN, count, mebibytes, number, owner_of, share_of, time
 from foretrace.report.memory_map import bar, map_lines
 from foretrace.report.table import Column, table
 from foretrace.report.text import Line, Span, cut, fitted, line, paint, plain
@@ -88,7 +88,7 @@ def _request(request: Request, view: View) -> list[Line]:
     answer = {True: Span("yes", "good"), False: Span("NO", "bad"), None: Span("the device decides", "suspect")}
     head = line(
         Span("REQUEST", "section"),
-        f"  {mebibytes(request.bytes)} on stream {request.stream}: ",
+        f"  {mebibytes(request.bytes)} on {owner_of(request.stream, request.pool)}: ",
         answer[request.succeeds],
     )
     return [head, *paragraph(request.because, view.width)]

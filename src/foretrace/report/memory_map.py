@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from foretrace.model.memory import Memory, MemoryBlock, MemorySegment
-from foretrace.model.words import mebibytes, share_of
+from foretrace.model.words import mebibytes, owner_of, share_of
 from foretrace.report.text import Line, Span, line
 from foretrace.report.view import View
 
@@ -85,10 +85,8 @@ def _label(segment: MemorySegment) -> tuple[str, str, str, str]:
     words: list[str] = [segment.kind]
     if segment.expandable:
         words.append("expandable")
-    if segment.stream != 0:
-        words.append(f"stream {segment.stream:#x}")
-    if segment.pool != [0, 0]:
-        words.append(f"pool {segment.pool[0]}.{segment.pool[1]}")
+    if segment.stream != 0 or segment.pool != [0, 0]:
+        words.append(owner_of(segment.stream, segment.pool))
     held = share_of(segment.active_bytes / segment.size) if segment.size else ""
     return f"{segment.address:#x}", mebibytes(segment.size), held, ", ".join(words)
 

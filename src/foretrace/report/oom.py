@@ -35,6 +35,9 @@ _REASONS = 3
 _CHECKS = 2
 _ACCOUNTS = 5
 _ACCOUNTS_IN_FULL = 12
+# Of more different messages, the first of each verdict is shown; so many of the others' lines are named.
+_MESSAGES = 4
+_LINES = 4
 _STYLES = {"unknown": "suspect"}
 
 
@@ -42,10 +45,30 @@ def render_oom(oom: Oom, view: View | None = None) -> str:
     """The explanations as text that ends in a newline; ``view`` defaults to plain text, 100 columns wide."""
     view = view or View()
     content = _title(oom, view)
-    for explanation in oom.messages:
+    for explanation, alike in _kinds(oom, view):
         content += [[], *_message(explanation, view, numbered=len(oom.messages) > 1)]
+        content += _alike(alike, view)
     content = [fitted(row, view.width) for row in content]
     return paint(content) if view.color else plain(content)
+
+
+def _kinds(oom: Oom, view: View) -> list[tuple[Explanation, list[Explanation]]]:
+    """The messages to show, each with those it stands for: of many, the first of each verdict stands for the others."""
+    if view.everything or len(oom.messages) <= _MESSAGES:
+        return [(one, []) for one in oom.messages]
+    kinds: dict[str, list[Explanation]] = {}
+    for one in oom.messages:
+        kinds.setdefault(one.verdict, []).append(one)
+    return [(first, rest) for first, *rest in list(kinds.values())[: view.rows(_MESSAGES)]]
+
+
+def _alike(alike: list[Explanation], view: View) -> list[Line]:
+    if not alike:
+        return []
+    lines = listed([str(one.line) for one in alike[:_LINES]])
+    more = f" and {len(alike) - _LINES} more" if len(alike) > _LINES else ""
+    said = f"the same verdict: {count(len(alike), 'other message')}, line {lines}{more} (--all)"
+    return [[], *paragraph(said, view.width, indent=0)]
 
 
 def _title(oom: Oom, view: View) -> list[Line]:
@@ -53,6 +76,14 @@ def _title(oom: Oom, view: View) -> list[Line]:
     lines = [line(Span("foretrace oom", "dim"), "  ", Span(cut(name, view.width - 15, "middle"), "title"))]
     if len(oom.messages) > 1:
         lines.append(line(f"{count(len(oom.messages), 'different message')}, in the order of the text"))
+    if oom.left_out:
+        said = f"{oom.left_out} more messages follow and are not read, as there are too many different ones"
+        lines += paragraph(f"{said}: cut out the part of the log that matters", view.width, indent=0)
+    kinds = len({one.verdict for one in oom.messages})
+    if not view.everything and len(oom.messages) > _MESSAGES:
+        least = min(kinds, view.rows(_MESSAGES) or kinds)
+        what = f"the first message of {'each verdict' if least == kinds else f'{least} of {kinds} verdicts'} is shown"
+        lines += paragraph(f"{what}; --all shows every one", view.width, indent=0)
     return lines
 
 

@@ -124,6 +124,28 @@ def test_nothing_is_given_back_for_a_private_pool() -> None:
     assert answer.because.endswith("it must have 60 MiB free, for nothing is given back for a private pool.")
     assert simulate(FRAGMENTED, 60 * MIB, device=0, pool=(0, 1), device_free_bytes=59 * MIB).from_ == "nowhere"
 
+    # What the ordinary pool has idle is no help, and the answer does not say that it were.
+    answer = simulate(FRAGMENTED, 60 * MIB, device=0, pool=(0, 1), device_free_bytes=10 * MIB)
+    assert answer.succeeds is False
+    assert "70 MiB in 2 whole segments (not given back for a private pool)" in answer.because
+    assert "can be given back" not in answer.because
+
+
+def test_rounding_that_mebibytes_hide_is_said_in_bytes() -> None:
+    assert simulate(FRAGMENTED, MIB + 1, device=0).because.startswith("asked 1048577 bytes, rounded to 1049088 bytes; ")
+    assert simulate(FRAGMENTED, 513, device=0).because.startswith("asked 513 B, rounded to 1 KiB; ")
+
+
+def test_only_what_waited_is_said_to_have_waited() -> None:
+    idle = segment(100, ("free", 30))
+    waiting = segment(0, ("pending", 10), ("active", 10))
+    for split, waited in ((20 * MIB, False), (-1, True)):
+        answer = simulate(snapshot(idle, waiting, max_split_size=split), 9 * MIB + 1, device=0, stream=0,
+                          device_free_bytes=0) if split > 0 else simulate(
+            snapshot(idle, waiting), 40 * MIB, device=0, device_free_bytes=10 * MIB)  # fmt: skip
+        assert answer.from_ == "release"
+        assert ("waiting for other streams" in answer.because) is waited
+
 
 def test_pending_blocks_are_free_only_after_a_wait() -> None:
     waiting = snapshot(segment(0, ("pending", 100)))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foretrace.memory.oom.messages import Amount, Message, find_messages
+from foretrace.memory.oom.messages import Amount, Message, find_messages, read_messages
 from memory.oom.oom_samples import REAL, capacity, metal, parentheses
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -193,7 +193,13 @@ def test_the_variable_is_the_one_the_message_names(name: str):
         ("RuntimeError: Invalid buffer size: 12.50 GB", "mps_buffer", "MPS", int(12.5 * GIB)),
         ("UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", "xpu_call", "XPU", None),
         ("HSA_STATUS_ERROR_OUT_OF_RESOURCES: Available Free mem : 24 MB", "hip_call", "HIP", None),
-        ("torch.OutOfMemoryError", "bare", "CUDA", None),
+        ("torch.OutOfMemoryError: no memory left on the device", "bare", "CUDA", None),
+        (
+            'Traceback (most recent call last):\n  File "a.py", line 3, in f\ntorch.OutOfMemoryError',
+            "bare",
+            "CUDA",
+            None,
+        ),
         (
             'RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT FAILED at "../c10/cuda/CUDACachingAllocator.cpp":830',
             "nvml",
@@ -223,6 +229,52 @@ def test_messages_with_few_numbers_or_none(text: str, kind: str, backend: str, a
 )
 def test_text_without_a_message_has_none(text: str):
     assert find_messages(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Tip: catch torch.cuda.OutOfMemoryError around the step",
+        "try:\n    step()\nexcept torch.cuda.OutOfMemoryError:\n    torch.cuda.empty_cache()",
+        "except (RuntimeError, torch.OutOfMemoryError): pass",
+        "torch.cuda.OutOfMemoryError",
+        'if "CUDA out of memory" in str(error):',
+        "retry = 'CUDA error: out of memory' not in message",
+        "java.lang.OutOfMemoryError: Java heap space",
+    ],
+)
+def test_programs_and_texts_about_it_are_no_message(text: str):
+    assert find_messages(text) == []
+
+
+def test_a_size_of_any_length_is_read_and_never_rounds_to_a_memory():
+    message = only(f"CUDA out of memory. Tried to allocate {'9' * 40}.99 GiB. GPU 0 has a total capacity of 8.00 GiB")
+
+    assert message.asked is not None
+    assert message.asked.unreal
+    assert message.below_zero is None
+    assert about(message.total, 8 * GIB)
+
+
+def test_a_size_below_zero_is_one_that_wrapped_around():
+    message = only("DefaultCPUAllocator: can't allocate memory: you tried to allocate 18446744056529682432 bytes.")
+
+    assert message.below_zero == Amount.exactly(2**64 - 18446744056529682432)
+
+
+def test_more_than_so_many_different_messages_are_only_counted():
+    text = "\n".join(f"CUDA out of memory. Tried to allocate {size}.00 MiB." for size in (22, 24, 26, 22, 24))
+    messages, left_out = read_messages(text, 2)
+
+    assert [(one.line, one.count) for one in messages] == [(1, 2), (2, 2)]
+    assert left_out == 1
+
+
+@pytest.mark.parametrize("line", ["CUDA out of memory. Tried to allocate ", MODERN + " "], ids=["cut off", "whole"])
+def test_a_long_log_of_one_message_is_read_once(line: str):
+    (message,) = find_messages(line * 20_000)
+
+    assert message.count == 20_000
 
 
 def test_a_bare_mention_counts_only_where_nothing_says_more():

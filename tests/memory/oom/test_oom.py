@@ -283,7 +283,7 @@ def test_more_reserved_than_the_device_has_is_windows_spilling():
         ({}, "helps"),
         ({"conf": {"expandable_segments": "True"}}, "cannot"),  # pytorch#173049: the message recommends it still
         ({"conf": {"max_split_size_mb": "128"}}, "may"),
-        ({"version": (2, 0)}, "cannot"),
+        ({"version": (2, 0)}, "helps"),  # no 2.0 words it so
         ({"version": (2, 4)}, "helps"),
     ],
 )
@@ -373,6 +373,82 @@ def test_versions():
         read_version("nightly")
 
 
+# ------------------------------------------------------------------------------------------------------ unreal numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "headline"),
+    [
+        (
+            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 18446744056529682432 bytes.",
+            "impossible: the size overflowed: it was 16.00 GiB below zero",
+        ),
+        (capacity("99999999999999999999.99 GiB", "8.00 GiB", "1.00 GiB", "6.00 GiB", "1.00 MiB"),
+         "impossible: 1 EiB or more wanted"),
+        (f"CUDA out of memory. Tried to allocate {'9' * 30}.00 GiB.", "impossible: 1 EiB or more wanted"),
+    ],
+)  # fmt: skip
+def test_no_size_is_invented_for_one_that_no_memory_has(text: str, headline: str):
+    explanation = explain(text)
+
+    assert (explanation.verdict, explanation.headline) == ("impossible", headline)
+    everything = " ".join([explanation.first, *explanation.because, *(one.because for one in explanation.remedies)])
+    assert "536870912" not in everything
+    assert "1073741824" not in everything
+    assert "does not say" not in everything
+
+
+def test_a_process_smaller_than_its_allocator_blames_nobody():
+    text = capacity("2.00 GiB", "79.15 GiB", "1.50 GiB", "70.00 GiB", "7.00 GiB", own="20.00 GiB")
+    explanation = explain(text)
+
+    assert "contradict" in explanation.because[0]
+    assert explanation.verdict != "other_process"
+    assert not explanation.certain
+    assert explanation.adds_up is False
+    assert sum(one.size.bytes for one in explanation.accounts) <= 79.16 * GIB
+    assert "end_other_process" not in [one.key for one in explanation.remedies if one.stance == "helps"]
+
+
+def test_others_in_a_message_that_contradicts_itself_are_only_perhaps_to_blame():
+    text = capacity(
+        "2.00 GiB", "79.15 GiB", "1.50 GiB", "40.00 GiB", "0.50 GiB", own="20.00 GiB", processes=((7, "30.00 GiB"),)
+    )
+    explanation = explain(text)
+
+    assert not explanation.certain
+    assert remedy(explanation, "end_other_process").stance == "may"
+
+
+def test_no_verdict_rests_on_more_free_than_there_is():
+    explanation = explain(capacity("2.00 GiB", "24.00 GiB", "40.00 GiB", "10.00 GiB", "1.00 GiB"))
+
+    assert (explanation.verdict, explanation.certain) == ("unknown", False)
+    assert explanation.because[0] == "The numbers contradict each other: 40.00 GiB free of 24.00 GiB."
+    assert "free" not in [one.kind for one in explanation.accounts]
+
+
+def test_metals_limit_is_not_blamed_where_it_left_room():
+    explanation = explain(metal("5.00 GB", "1.00 GB", "9.07 GB", "1.00 GB"))
+
+    assert (explanation.verdict, explanation.certain) == ("driver", False)
+    assert "2.07 GiB of the limit of 9.07 GiB would still have been left" in explanation.because[0]
+
+
+def test_metals_limit_may_have_refused_a_whole_heap():
+    explanation = explain(metal("7.50 GB", "1.00 GB", "9.07 GB", "100.00 MB"))
+
+    assert (explanation.verdict, explanation.certain) == ("limit", False)
+
+
+def test_a_version_that_does_not_word_it_so_is_refuted_by_the_wording():
+    explanation = explain(FRAGMENTED, version=(1, 12))
+
+    assert explanation.because[0].startswith("--torch 1.12 does not fit: PyTorch 2.2 or later")
+    assert remedy(explanation, "expandable_segments").stance == "helps"
+    assert not explain(FRAGMENTED, version=(2, 4)).because[0].startswith("--torch")
+
+
 # ----------------------------------------------------------------------------------------------------------- snapshot
 
 
@@ -445,6 +521,27 @@ def test_a_snapshot_of_another_moment_is_not_held_against_the_verdict(monkeypatc
     assert explanation.snapshot is not None
     assert explanation.snapshot.agrees is None
     assert "another moment" in explanation.snapshot.because[0]
+    assert explanation.snapshot.pinned_by == []
+    assert explanation.snapshot.where is None
+
+
+def test_nothing_is_taken_from_a_snapshot_that_does_not_fit(monkeypatch: pytest.MonkeyPatch):
+    of = memory(reserved=10 * GIB, hard=100, expandable_segments=True)
+    explanation = with_snapshot(monkeypatch, of)
+
+    assert remedy(explanation, "expandable_segments").stance == "helps"
+    assert explanation.snapshot is not None
+    assert explanation.snapshot.because[-1] == "Nothing of it is used."
+
+
+def test_what_is_allocated_has_to_fit_as_well(monkeypatch: pytest.MonkeyPatch):
+    of = memory(reserved=RESERVED, hard=3700)
+    of.totals.allocated_bytes = 9 * GIB
+    explanation = with_snapshot(monkeypatch, of)
+
+    assert explanation.snapshot is not None
+    assert "9.00 GiB allocated in it, 18.26 GiB when the request failed" in explanation.snapshot.because[0]
+    assert explanation.snapshot.pinned_by == []
 
 
 def test_a_snapshot_in_which_the_request_succeeds_is_of_another_moment(monkeypatch: pytest.MonkeyPatch):
@@ -511,8 +608,15 @@ def test_the_failed_request_of_the_history_is_what_is_tried_again(monkeypatch: p
 def test_the_snapshot_may_be_of_another_device(monkeypatch: pytest.MonkeyPatch):
     explanation = with_snapshot(monkeypatch, None)
 
-    assert explanation.snapshot is None
-    assert explanation.because[0] == "The snapshot holds nothing of device 0."
+    assert explanation.snapshot is not None
+    assert explanation.snapshot.because == ["The snapshot holds no memory at all.", "Nothing of it is used."]
+
+
+def test_an_empty_snapshot_is_said_to_be_empty():
+    explanation = explain(FRAGMENTED, snapshot=Snapshot("s.pickle", ()))
+
+    assert explanation.snapshot is not None
+    assert explanation.snapshot.because[0] == "The snapshot holds no memory at all."
 
 
 def test_options_of_a_snapshot_are_put_into_the_words_of_the_variable():

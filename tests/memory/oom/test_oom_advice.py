@@ -80,8 +80,9 @@ def test_before_2_1_there_is_nothing_that_joins_pieces():
     assert explain(holed).first.startswith("update PyTorch to 2.1")
     assert explain(nearly).headline.endswith("which PyTorch before 2.1 cannot join")
     assert explain(nearly).first.startswith("make the step smaller")
-    # A version that is given counts for more than the wording, and NPU's package words newer ones alike.
-    assert stances(explain(holed, version=(2, 2)))["expandable_segments"] == "helps"
+    # The wording counts for more than a version that is given; NPU's package words newer ones alike.
+    assert stances(explain(holed, version=(2, 2)))["expandable_segments"] == "cannot"
+    assert stances(explain(holed.replace("CUDA", "NPU"), version=(2, 0)))["expandable_segments"] == "cannot"
     assert stances(explain(holed.replace("CUDA", "NPU")))["expandable_segments"] == "helps"
 
 

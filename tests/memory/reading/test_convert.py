@@ -97,3 +97,39 @@ def test_what_is_no_snapshot_is_not_converted(
     with pytest.raises(TraceReadError, match=sentence):
         convert(source, tmp_path / "out.pickle")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.pickle"]
+
+
+@pytest.mark.parametrize(
+    ("value", "protocol", "sentence"),
+    [
+        (b"x", 2, "holds a bytes, which protocol 2 cannot say as data; choose protocol 3 or above"),
+        (b"", 0, "choose protocol 3"),
+        ({1}, 3, "holds a set, which protocol 3 cannot say as data; choose protocol 4 or above"),
+        (frozenset({1}), 3, "holds a frozenset"),
+        (bytearray(b"x"), 4, "holds a bytearray, which protocol 4 cannot say as data; choose protocol 5"),
+        pytest.param(
+            10**5000, 0, "holds an int of more than .* protocol 0 cannot say; choose protocol 2", id="int at 0"
+        ),
+        pytest.param(-(10**5000), 1, "protocol 1 cannot say", id="int at 1"),
+    ],
+)
+def test_what_a_protocol_cannot_say_is_refused_before_anything_is_written(
+    value: Any, protocol: int, sentence: str, tmp_path: Path
+) -> None:
+    source, target = tmp_path / "in.pickle", tmp_path / "out.pickle"
+    source.write_bytes(pickle.dumps({"segments": [], "more": [1, {"here": value}]}, 5))
+    with pytest.raises(InputError, match=sentence) as refused:
+        convert(source, target, protocol=protocol)
+    assert str(refused.value).startswith(str(source))
+    assert [path.name for path in tmp_path.iterdir()] == ["in.pickle"]
+    assert pickle.loads(convert(source, target, protocol=5).read_bytes())["more"][1]["here"] == value
+
+
+def test_data_nested_without_end_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "in.pickle"
+    source.write_bytes(
+        b"\x80\x04}(X\x08\x00\x00\x00segments]X\x04\x00\x00\x00more" + b"]" * 90_000 + b"a" * 89_999 + b"u."
+    )
+    with pytest.raises(InputError, match="nests its data deeper"):
+        convert(source, tmp_path / "out.pickle")
+    assert [path.name for path in tmp_path.iterdir()] == ["in.pickle"]

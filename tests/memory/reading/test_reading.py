@@ -9,6 +9,7 @@ import json
 import os
 import pickle
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,14 @@ def told(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
+def outcome(read: Callable[[bytes], Snapshot], stream: bytes) -> dict[str, Any] | str:
+    """What a reader makes of it: all that the snapshot says, or its refusal."""
+    try:
+        return told(read(stream))
+    except TraceReadError as error:
+        return str(error)
+
+
 # The sample
 
 
@@ -321,7 +330,7 @@ def test_any_history_is_read_ahead_without_a_difference(
         rows = [{**row, "frames": rows[0]["frames"]} for row in rows]
     held = segment(block(frames=rows[0]["frames"] if rows else []))
     stream = in_batches(document(held, traces=[rows, copy.deepcopy(rows)]), protocol)
-    assert told(collected(stream)) == told(plainly(stream))
+    assert outcome(collected, stream) == outcome(plainly, stream)
 
 
 def test_a_list_in_several_steps_is_whole_and_its_own() -> None:
@@ -403,7 +412,7 @@ def test_files_of_2023_have_no_times(tmp_path: Path) -> None:
     rows = [entry(time_us=None, user_metadata=None, compile_context=None) for _ in range(1200)]
     read = read_snapshot(write(tmp_path, document(traces=[rows])))
     assert read.histories[0].time_us.tolist() == [0] * 1200
-    assert read.repairs == ("1200 of 1200 entries of the history record no time_us, read as 0",)
+    assert read.repairs == ("1200 of 1200 entries of the history record no time_us",)
 
 
 @pytest.mark.parametrize("spelling", ["active_pending_free", "active_awaiting_free"])
@@ -438,7 +447,7 @@ def test_blocks_of_torch_2_0_have_a_history_and_no_address() -> None:
     assert read.repairs == (
         f"2 blocks record no address, worked out from the sizes before them (first: block 0 of segment 0 at "
         f"0x{BASE:x})",
-        f"1 blocks say what was requested in their history, as before torch 2.1 (first: block 0 of segment 0 at "
+        f"1 block says what was requested in its history, as before torch 2.1 (first: block 0 of segment 0 at "
         f"0x{BASE:x})",
     )
     assert read.doubts == ()
@@ -452,8 +461,8 @@ def test_what_was_not_recorded_is_not_known() -> None:
     assert (one.device, one.stream, one.pool, one.stack) == (0, 0, (0, 0), NO_STACK)
     assert one.blocks[0].requested is None
     assert [sentence.split(" (")[0] for sentence in read.repairs] == [
-        "1 segments record no device, read as 0",
-        "1 segments record no stream, read as 0",
+        "1 segment records no device, read as 0",
+        "1 segment records no stream, read as 0",
     ]
     assert read.doubts == ()
 
@@ -488,9 +497,9 @@ def test_annotations_are_ranges_of_time() -> None:
         Annotation("step", 0, 3, 4),
     )
     assert [sentence.split(" (")[0] for sentence in read.doubts] == [
-        "1 annotations end without a start and are left out",
-        "1 annotations have no time and are left out",
-        "1 annotations neither start nor end and are left out",
+        "1 annotation ends without a start and is left out",
+        "1 annotation has no time and is left out",
+        "1 annotation neither starts nor ends and is left out",
     ]
 
 
@@ -502,18 +511,18 @@ def test_sums_that_differ_are_doubted_and_kept() -> None:
     read = build_snapshot([wrong], "s")
     assert read.segments[0].size == 3 * MIB
     assert [sentence.split(" (")[0] for sentence in read.doubts] == [
-        "1 blocks are smaller than what was requested",
-        "the blocks of 1 segments do not add up to its size",
-        "the allocated_size of 1 segments is not that of their blocks",
-        "the active_size of 1 segments is not that of their blocks",
-        "the requested_size of 1 segments is not that of their blocks",
+        "1 block is smaller than what was requested",
+        "the blocks of 1 segment do not add up to its size",
+        "the allocated_size of 1 segment is not that of its blocks",
+        "the active_size of 1 segment is not that of its blocks",
+        "the requested_size of 1 segment is not that of its blocks",
     ]
 
 
 def test_a_gap_is_doubted() -> None:
     gap = segment(block(), block(address=BASE + MIB + 512), total_size=2 * MIB + 512)
     doubts = build_snapshot([gap], "s").doubts
-    assert doubts[0] == f"1 gaps between blocks of a segment (first: 512 bytes in segment 0 at 0x{BASE:x})"
+    assert doubts[0] == f"1 gap between blocks of a segment (first: 512 bytes in segment 0 at 0x{BASE:x})"
 
 
 def test_blocks_in_disorder_are_sorted_and_it_is_said() -> None:
@@ -532,15 +541,15 @@ HOPELESS = [
     (segment(block(), total_size=None), f"segment 0 at 0x{BASE:x} has no total_size"),
     (segment(block(), blocks=None), "has no blocks"),
     (segment(block(), segment_type=None), "has no segment_type"),
-    (segment(block(), segment_type="medium"), "a segment_type of 'medium'"),
+    (segment(block(), segment_type="medium"), "the segment_type of .* is 'medium'"),
     (segment(block(), total_size=-5), "a total_size of -5 bytes"),
     (segment(block(), total_size=10**400), "a total_size of more than 2\\*\\*1328 bytes"),
     (segment(block(), total_size="many"), r"the total_size of .* is no number that fits \(str\)"),
     (segment(block(), address=2**70), "the address of segment 0 is no number that fits"),
     (segment(block(), stream="x"), "the stream of"),
-    (segment(block(), segment_pool_id=7), "a segment_pool_id of 7"),
+    (segment(block(), segment_pool_id=7), "the segment_pool_id of .* is 7, not two numbers"),
     (segment(block(size=-1)), "a total_size of -1 bytes"),
-    (segment(block("sleeping")), "the state 'sleeping' in block 0 of segment 0"),
+    (segment(block("sleeping")), "the state of block 0 of segment 0 .* is 'sleeping'"),
     (segment(block(), blocks=[{"address": BASE, "state": "inactive"}]), "block 0 of segment 0 .* has no size"),
     (segment(block(), blocks=[{"address": BASE, "size": MIB}]), "block 0 of segment 0 .* has no state"),
     (segment(block(), blocks=[5]), "block 0 of .* is no record"),
@@ -567,9 +576,9 @@ def test_segments_that_overlap() -> None:
     [
         ({"addr": 5}, "entry 0 of the history of device 0 has no action"),
         ("text", "entry 0 of the history of device 0 has no action"),
-        (entry(size="big"), r"entry 0 has a size that is no whole number \(str\)"),
-        (entry(size=2**63), "entry 0 has a size that fits no 64 bits"),
-        (entry(addr=2**64), "entry 0 has a addr that fits no 64 bits"),
+        (entry(size="big"), r"in entry 0 of its history, size is no whole number \(str\)"),
+        (entry(size=2**63), "in entry 0 of its history, size fits no 64 bits"),
+        (entry(addr=2**64), "in entry 0 of its history, addr fits no 64 bits"),
     ],
 )
 def test_a_history_beyond_hope_is_one_sentence(row: Any, sentence: str, tmp_path: Path) -> None:
@@ -637,7 +646,7 @@ FOREIGN = [
         r"is the printed table of torch\.cuda\.memory_summary",
     ),
     (pickle.dumps({"weights": 1}), r"has no segments \(but 'weights'\)"),
-    (pickle.dumps(3), "it holds a int of other things"),
+    (pickle.dumps(3), "what it holds is of type int"),
     (pickle.dumps(document(traces=[[entry()]]))[:-9], "is cut off after"),
     (b"\x80\x04cos\nsystem\n.", r"asks for os\.system"),
     (gzipped(b"plain words"), "is neither a pickle nor JSON"),

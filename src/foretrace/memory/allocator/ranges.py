@@ -17,6 +17,9 @@ from foretrace.knowledge import allocator as known
 from foretrace.memory.allocator.sizes import Settings, up
 from foretrace.memory.snapshot import ACTIONS, NO_STACK, Block, History, Segment, Snapshot
 
+# More pages at once are damage: no device has as much.
+_MOST_PAGES = 1 << 18
+
 __all__ = ["Key", "Piece", "Range", "ranges_of"]
 
 
@@ -172,6 +175,8 @@ def _first_page(history: History | None, at: Range, bound: int) -> int:
         # Another pool's segment of this stream is mapped in pages of another size, or at other multiples of it. The
         # small pool never needs more than one page at once.
         if (address - at.address) % at.page or size % at.page or (at.key.small and mapping and size != at.page):
+            continue
+        if size > _MOST_PAGES * at.page:
             continue
         pages = range(address, address + size, at.page)
         if mapping:

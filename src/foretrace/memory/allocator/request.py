@@ -148,9 +148,12 @@ class _Words:
 
     def _asked(self) -> str:
         rounded = self.given.rounded
-        return f"asked {mebibytes(self.size)}" + (
-            f", rounded to {mebibytes(rounded)}; " if rounded != self.size else "; "
-        )
+        asked, becomes = mebibytes(self.size), mebibytes(rounded)
+        if rounded == self.size:
+            return f"asked {asked}; "
+        if asked == becomes:  # what it is rounded to shows in bytes only
+            asked, becomes = f"{self.size} bytes", f"{rounded} bytes"
+        return f"asked {asked}, rounded to {becomes}; "
 
     def _block(self) -> str:
         given = self.given
@@ -203,7 +206,9 @@ class _Words:
 
     def _released(self) -> str:
         given = self.given
-        waited = " (waiting for other streams first)" if any(self.before.blocks("pending")) else ""
+        # Oversize blocks are given back without a wait.
+        completed = any(self.before.blocks("pending")) and not any(self.after.blocks("pending"))
+        waited = " (waiting for other streams first)" if completed else ""
         if not given.released_segments:
             return f"{mebibytes(given.released)} of whole pages{waited} are"
         pages = " and of whole pages" if self.before.settings.expandable else ""
@@ -221,8 +226,9 @@ class _Words:
             return "nothing of what is reserved is free"
         parts = []
         if whole:
-            parts.append(f"{mebibytes(sum(at.mapped for at in whole))} in {count(len(whole), 'whole segment')}"
-                         " (can be given back)")  # fmt: skip
+            back = "can be given back" if self.key.pool == DEFAULT_POOL else "not given back for a private pool"
+            size = mebibytes(sum(at.mapped for at in whole))
+            parts.append(f"{size} in {count(len(whole), 'whole segment')} ({back})")
         if holes:
             parts.append(f"{mebibytes(sum(holes))} in {count(len(holes), 'hole')}, the largest {mebibytes(max(holes))}")
         if private:

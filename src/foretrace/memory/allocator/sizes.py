@@ -56,7 +56,7 @@ class Settings:
             non_split_rounding=_mib(conf.get("max_non_split_rounding_mb")) or plain.non_split_rounding,
             large_segment=_mib(conf.get("large_segment_size_mb")) or plain.large_segment,
             roundup=_roundup(recorded.get("roundup_power2_divisions"), conf.get("roundup_power2_divisions", "")),
-            collect_above=float(threshold) if isinstance(threshold, int | float) else 0.0,
+            collect_above=_share(threshold),
             expandable=expandable,
         )
 
@@ -128,7 +128,19 @@ def _number(text: str | None) -> float | None:
 
 
 def _mib(text: str | None) -> int | None:
-    return int(text) * known.MIB if text is not None and text.isdecimal() else None
+    """The bytes of a number of MiB; None also for more than any request has, which limits nothing."""
+    size = _digits(text or "")
+    return None if size is None or size * known.MIB > known.MOST_REQUEST_BYTES else size * known.MIB
+
+
+def _digits(text: str) -> int | None:
+    """A number of up to 64 bits."""
+    return int(text) if text.isdecimal() and len(text) < 20 else None
+
+
+def _share(value: object) -> float:
+    """A part of a whole; 0, which is what the allocator takes for "never", where it is none."""
+    return float(value) if isinstance(value, int | float) and 0 < value < 1 else 0.0
 
 
 def _roundup(recorded: object, conf: str) -> tuple[int, ...]:
@@ -137,17 +149,18 @@ def _roundup(recorded: object, conf: str) -> tuple[int, ...]:
     if isinstance(recorded, Mapping):
         for at in range(known.ROUNDUP_BUCKETS):
             buckets[at] = _integer(recorded.get(str(1 << at))) or 0
-    elif conf.isdecimal():
-        buckets = [int(conf)] * known.ROUNDUP_BUCKETS
+    elif (everywhere := _digits(conf)) is not None:
+        buckets = [everywhere] * known.ROUNDUP_BUCKETS
     else:
         # "[256:1,512:2,>:4]": the first counts for everything below it too, ">" for everything above the one before.
         last = 0
-        for place, (power, divisions) in enumerate(re.findall(r"(\d+|>):(\d+)", conf)):
+        for place, (power, written) in enumerate(re.findall(r"(\d+|>):(\d+)", conf)):
+            divisions = _digits(written) or 0
             if power == ">":
-                buckets[last:] = [int(divisions)] * (known.ROUNDUP_BUCKETS - last)
+                buckets[last:] = [divisions] * (known.ROUNDUP_BUCKETS - last)
                 continue
-            last = min(max(int(power).bit_length() - 1, 0), known.ROUNDUP_BUCKETS - 1)
+            last = min(max((_digits(power) or 1 << 64).bit_length() - 1, 0), known.ROUNDUP_BUCKETS - 1)
             if place == 0:
-                buckets[:last] = [int(divisions)] * last
-            buckets[last] = int(divisions)
+                buckets[:last] = [divisions] * last
+            buckets[last] = divisions
     return tuple(buckets)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foretrace.knowledge import out_of_memory as known
+from foretrace.memory.oom.contradictions import FREE, OWN, contradictions_of
 from foretrace.memory.oom.messages import Amount, Message, Process
 from foretrace.model.oom import Account, AccountKind, Size
 
@@ -20,7 +21,8 @@ class Accounts:
     ``others``: processes that are not this one. ``inferred``: this process, where the message gives it a number only
     (in a container it has another number outside). ``rest``: in use, and nobody's by the message. ``hidden``: the part
     of it that is taken for other processes', where it is clearly beyond what a process has beside its allocator.
-    ``surplus``: by how much the parts exceed the total.
+    ``surplus``: by how much the parts exceed the total. ``contradictions``: numbers that others contradict
+    (`memory.oom.contradictions`).
     """
 
     parts: tuple[Account, ...]
@@ -30,6 +32,7 @@ class Accounts:
     rest: Amount | None
     surplus: Amount | None
     adds_up: bool | None
+    contradictions: tuple[str, ...] = ()
 
 
 def size_of(amount: Amount | None) -> Size | None:
@@ -49,7 +52,9 @@ def accounts_of(message: Message) -> Accounts:
     """
     inferred = _this_process(message)
     others = tuple(one for one in message.others if one is not inferred)
-    own = message.own or (inferred.amount if inferred else None)
+    wrong = contradictions_of(message)
+    # Counted in another namespace, or at another moment. What is reserved is the larger, and the allocator's own.
+    own = message.reserved if OWN in wrong else message.own or (inferred.amount if inferred else None)
     parts = _inside(message)
     if own is not None and message.reserved is not None and (beside := own - message.reserved).high > 0:
         parts.append(
@@ -58,21 +63,24 @@ def accounts_of(message: Message) -> Accounts:
     elif own is not None and message.reserved is None:
         parts.append(_part("own_other", "this process", own))
     parts += [_part("process", f"process {one.pid}", one.amount, one.pid) for one in others]
-    if message.free is not None:
+    if message.free is not None and FREE not in wrong:
         parts.append(_part("free", "free", message.free))
-    if message.total is None or message.free is None:
-        return Accounts(tuple(parts), others, inferred, None, None, None, None)
+    if message.total is None or message.free is None or FREE in wrong:
+        adds_up = None if not wrong else False
+        return Accounts(tuple(parts), others, inferred, None, None, None, adds_up, wrong)
     held = own or message.counted
     used = message.free
     for amount in (held, *(one.amount for one in others)):
         used = used + amount if amount is not None else used
     rest = message.total - used
-    hidden = _hidden(message, own, rest)
-    adds_up = rest.high >= -known.ACCOUNT_NOISE_BYTES and (own is None or rest.low <= known.HIDDEN_LEAST_BYTES)
+    hidden = None if wrong else _hidden(message, own, rest)
+    adds_up = (
+        not wrong and rest.high >= -known.ACCOUNT_NOISE_BYTES and (own is None or rest.low <= known.HIDDEN_LEAST_BYTES)
+    )
     if rest.low > 0:
-        parts.append(_part("rest", _of_rest(message, own), rest))
+        parts.append(_part("rest", _of_rest(message, own if OWN not in wrong else None), rest))
     surplus = Amount(-rest.high, -rest.low, -rest.nominal)
-    return Accounts(tuple(parts), others, inferred, hidden, rest, surplus, adds_up)
+    return Accounts(tuple(parts), others, inferred, hidden, rest, surplus, adds_up, wrong)
 
 
 def _of_rest(message: Message, own: Amount | None) -> str:

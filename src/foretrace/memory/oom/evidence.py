@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from foretrace.memory.snapshot import Snapshot
     from foretrace.model.memory import Memory
 
-__all__ = ["check", "conf_of", "examined"]
+__all__ = ["check", "conf_of", "examined", "fits", "unused"]
 
 _PINS = 3
 
@@ -37,7 +37,7 @@ def examined(snapshot: Snapshot, message: Message, judgement: Judgement) -> Memo
             limit_bytes=message.allowed.nominal if message.allowed is not None else None,
         )
     except InputError:
-        if message.device is None:
+        if message.device is None and snapshot.devices:
             raise
         return None
 
@@ -77,17 +77,16 @@ def conf_of(memory: Memory) -> dict[str, str]:
 
 def check(memory: Memory, message: Message, judgement: Judgement) -> tuple[SnapshotCheck, bool]:
     """Whether the snapshot bears the verdict out; also whether its idle memory is other streams' or pools'."""
+    moment = fits(memory, message)
+    if moment is False:
+        return _ignored(memory.source.path, _misfit(memory, message)), False
     said: list[str] = []
     other_pools = False
     agrees: bool | None = None
     kinds = memory.fragmentation
-    moment = _same_moment(memory, message)
-    if moment is False:
-        said.append(
-            f"The snapshot is of another moment: {printed(memory.totals.reserved_bytes or 0)} were reserved in it, "
-            f"{printed(message.reserved.nominal if message.reserved else 0)} when the request failed."
-        )
-    elif kinds.hard_bytes is not None and kinds.soft_bytes is not None and kinds.stream_bytes is not None:
+    if moment is None:
+        said.append("The message does not say enough to tell whether the snapshot is of the same process and moment.")
+    if kinds.hard_bytes is not None and kinds.soft_bytes is not None and kinds.stream_bytes is not None:
         own = kinds.hard_bytes + kinds.soft_bytes
         lacking = judgement.missing.nominal if judgement.missing is not None else None
         said.append(
@@ -109,7 +108,7 @@ def check(memory: Memory, message: Message, judgement: Judgement) -> tuple[Snaps
             said.append(_finding(agrees, other_pools))
     if kinds.pending_bytes:
         said.append(f"{printed(kinds.pending_bytes)} were freed but waited for another stream.")
-    if memory.request is not None and moment is not False:
+    if memory.request is not None:
         said.append(memory.request.because)
     return (
         SnapshotCheck(
@@ -131,12 +130,42 @@ def _finding(agrees: bool, other_pools: bool) -> str:
     return "That does not fit the verdict: it may be of another moment."
 
 
-def _same_moment(memory: Memory, message: Message) -> bool | None:
-    reserved = memory.totals.reserved_bytes
-    if reserved is None or message.reserved is None:
-        return None
-    said = message.reserved
-    return said.low - ACCOUNT_NOISE_BYTES <= reserved <= said.high + ACCOUNT_NOISE_BYTES
+def fits(memory: Memory, message: Message) -> bool | None:
+    """Whether the snapshot can be of the message's process and moment; None where nothing is said to compare."""
+    pairs = [
+        (memory.totals.reserved_bytes, message.reserved, 0),
+        # The message adds what is idle in private pools to what is allocated; a snapshot does not.
+        (memory.totals.allocated_bytes, message.allocated, message.private.high if message.private else 0),
+    ]
+    compared = [
+        said.low - idle - ACCOUNT_NOISE_BYTES <= size <= said.high + ACCOUNT_NOISE_BYTES
+        for size, said, idle in pairs
+        if size is not None and said is not None
+    ]
+    return all(compared) if compared else None
+
+
+def unused(snapshot: Snapshot, message: Message) -> SnapshotCheck:
+    """What is to be said of a snapshot that holds nothing of the message's device."""
+    if not snapshot.devices:
+        return _ignored(snapshot.path, "The snapshot holds no memory at all.")
+    return _ignored(snapshot.path, f"The snapshot holds nothing of device {message.device}.")
+
+
+def _ignored(path: str, why: str) -> SnapshotCheck:
+    said = [why, "Nothing of it is used."]
+    return SnapshotCheck(path=path, agrees=None, because=said, pinned_by=[], where=None)
+
+
+def _misfit(memory: Memory, message: Message) -> str:
+    told = []
+    for what, size, said in (
+        ("reserved", memory.totals.reserved_bytes, message.reserved),
+        ("allocated", memory.totals.allocated_bytes, message.allocated),
+    ):
+        if size is not None and said is not None:
+            told.append(f"{printed(size)} {what} in it, {printed(said.nominal)} when the request failed")
+    return f"The snapshot is of another process or another moment: {'; '.join(told)}."
 
 
 def _where(memory: Memory, message: Message) -> str | None:

@@ -11,9 +11,10 @@ from foretrace.errors import InputError
 from foretrace.knowledge import out_of_memory as known
 from foretrace.knowledge.allocator import LARGE_SEGMENT_BYTES, SMALL_SEGMENT_BYTES
 from foretrace.memory.oom.accounts import accounts_of, own_overhead, size_of
-from foretrace.memory.oom.evidence import check, conf_of, examined
+from foretrace.memory.oom.contradictions import FREE, OWN, PROCESS
+from foretrace.memory.oom.evidence import check, conf_of, examined, fits, unused
 from foretrace.memory.oom.headline import first_of, headline_of
-from foretrace.memory.oom.messages import Amount, Message, find_messages
+from foretrace.memory.oom.messages import Amount, Message, read_messages
 from foretrace.memory.oom.remedies import Case, Surroundings, held_of, matrix_of, remedies_of, words_of
 from foretrace.memory.oom.verdict import judge
 from foretrace.model.oom import Cause, Explanation, Oom, Said, SaidProcess, Size, SnapshotCheck, Verdict
@@ -26,6 +27,9 @@ __all__ = ["explain_message", "explain_text"]
 _WINDOWS: Final = re.compile(known.WINDOWS_SIGNS)
 _SERVER: Final = re.compile(known.SERVER_SIGNS)
 _NOTEBOOK: Final = re.compile(known.NOTEBOOK_SIGNS)
+
+# More different messages than this are counted only: they are of one kind or another, and nobody reads as many.
+_MOST = 1000
 
 _CAUSES: Final[dict[Verdict, str]] = {
     "limit": "free on the device, but beyond the process's limit",
@@ -48,14 +52,18 @@ def explain_text(
     ``conf``: the allocator's options (`memory.oom.settings.read_conf`), ``version``: PyTorch's, where they are known;
     ``snapshot``: of the process, to hold the verdicts against. Raises `InputError` where there is no such message.
     """
-    messages = find_messages(text)
+    messages, left_out = read_messages(text, _MOST)
     if not messages:
         raise InputError(f"there is no out-of-memory message in {_named(path)}; looked for: {known.LOOKED_FOR}")
-    around = Surroundings(*(signs.search(text) is not None for signs in (_WINDOWS, _SERVER, _NOTEBOOK)))
+    around = Surroundings(
+        windows=":\\" in text and _WINDOWS.search(text) is not None,
+        serving="vllm" in text.lower() and _SERVER.search(text) is not None,
+        notebook=_NOTEBOOK.search(text) is not None,
+    )
     explained = [
         explain_message(message, conf=conf, version=version, around=around, snapshot=snapshot) for message in messages
     ]
-    return Oom(path=path, messages=explained)
+    return Oom(path=path, messages=explained, left_out=left_out)
 
 
 def explain_message(
@@ -68,16 +76,17 @@ def explain_message(
 ) -> Explanation:
     """Explain one message; see `explain_text`. ``around``: what the text beside it shows."""
     accounts = accounts_of(message)
+    doubts, version = _version_of(message, version)
     case = Case(message, accounts, judge(message, accounts), dict(conf or {}), around or Surroundings(), version)
-    elsewhere: list[str] = []
     checked: SnapshotCheck | None = None
     if snapshot is not None:
         memory = examined(snapshot, message, case.judgement)
         if memory is None:
-            elsewhere.append(f"The snapshot holds nothing of device {message.device}.")
+            checked = unused(snapshot, message)
         else:
             checked, other_pools = check(memory, message, case.judgement)
-            case = replace(case, conf={**conf_of(memory), **case.conf}, other_pools=other_pools)
+            recorded = conf_of(memory) if fits(memory, message) is not False else {}
+            case = replace(case, conf={**recorded, **case.conf}, other_pools=other_pools)
     judgement = case.judgement
     remedies = remedies_of(case)
     return Explanation(
@@ -85,7 +94,7 @@ def explain_message(
         certain=judgement.certain,
         headline=headline_of(case),
         first=first_of(case, remedies),
-        because=elsewhere + _because(case),
+        because=doubts + _because(case),
         requested=size_of(judgement.requested),
         missing=size_of(judgement.missing),
         said=_said(message),
@@ -109,6 +118,20 @@ def explain_message(
         line=message.line,
         snapshot=checked,
     )
+
+
+def _version_of(message: Message, version: tuple[int, int] | None) -> tuple[list[str], tuple[int, int] | None]:
+    """The version to go by: none where the message is not worded as that one does, with what is to be said of it."""
+    span = known.WORDED_BY.get(message.wording or "")
+    if version is None or span is None or message.backend not in known.WORDED_BY_VERSION:
+        return [], version
+    first, last = span
+    if (first is None or version >= first) and (last is None or version <= last):
+        return [], version
+    words = known.WORDINGS[message.wording or ""]
+    return [
+        f"--torch {version[0]}.{version[1]} does not fit: PyTorch {words} words it so, and the wording counts."
+    ], None
 
 
 def _size(amount: Amount) -> Size:
@@ -157,7 +180,9 @@ def _because(case: Case) -> list[str]:
         and _mostly_own(case, cause.amount.nominal)
     ):
         said.append("Yet this process holds most of the device itself: with others gone, it fails a little later.")
-    return said + _caveats(case) if message.kind in ("allocator", "async") else said
+    # Numbers that contradict each other come first: all else rests on them.
+    caveats = _caveats(case) if message.kind in ("allocator", "async") else []
+    return caveats + said if case.accounts.contradictions else said + caveats
 
 
 def _request(case: Case) -> list[str]:
@@ -224,12 +249,24 @@ def _reason(case: Case) -> list[str]:
             ]
         case "impossible":
             return _impossible(case)
+        case "driver" if judgement.case == "mps_room":
+            used = message.allocated or Amount.exactly(0)
+            used = used + message.elsewhere if message.elsewhere is not None else used
+            assert message.allowed is not None
+            assert message.asked is not None
+            return [
+                f"{words_of(used)} were in use. With {asked} more, {words_of(message.allowed - used - message.asked)} "
+                f"of the limit of {words_of(message.allowed)} would still have been left: Metal itself refused, or the "
+                "numbers are not of one moment."
+            ]
         case "driver":
             held = "" if pieces is None else f" The {cached} cached by PyTorch do not matter."
             return [
                 f"The device said it had {free} free, enough for {asked}, and refused.{held} Some other limit was "
                 "hit, which the message does not name."
             ]
+        case _ if judgement.case == "contradiction":
+            return ["More free than there is cannot be, and without what was free there is no verdict."]
         case _ if message.kind == "nvml":
             return [
                 "The allocator was about to write its out-of-memory message and asked NVML for the processes; NVML did "
@@ -260,7 +297,12 @@ def _assumed(case: Case) -> list[str]:
 
 def _impossible(case: Case) -> list[str]:
     message, judgement = case.message, case.judgement
-    if judgement.case == "exabyte":
+    if judgement.case == "overflow" and message.below_zero is not None:
+        return [
+            "Sizes are written without a sign: one below zero wraps around 2^64 and reads as next to 16 EiB. A number "
+            "overflowed where it was computed, or was read from garbage."
+        ]
+    if judgement.case in ("exabyte", "overflow"):
         return [
             "No device has that much: a size overflowed or was read from garbage (a negative number, uninitialised "
             "memory, ranks that wait for different messages)."
@@ -305,6 +347,15 @@ def _mostly_own(case: Case, others: int) -> bool:
 def _caveats(case: Case) -> list[str]:
     message, accounts = case.message, case.accounts
     said = []
+    if OWN in accounts.contradictions:
+        said.append(
+            f"The numbers contradict each other: {words_of(message.reserved)} are reserved in this process, which is "
+            f"said to have {words_of(message.own)} in all (a process of another namespace?). The larger one is taken."
+        )
+    if FREE in accounts.contradictions:
+        said.append(f"The numbers contradict each other: {words_of(message.free)} free of {words_of(message.total)}.")
+    if PROCESS in accounts.contradictions:
+        said.append("The numbers contradict each other: a process is said to hold more than the device has.")
     if message.total is not None and message.reserved is not None and message.reserved.low > message.total.high:
         said.append(
             f"{words_of(message.reserved)} are reserved on a device of {words_of(message.total)}: the driver (of "

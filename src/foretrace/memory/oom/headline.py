@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from foretrace.knowledge.oom_remedies import FIRST
+from foretrace.memory.oom.amounts import Amount
 from foretrace.memory.oom.remedies import Case, held_of, matrix_of, places_of, words_of
 from foretrace.model.oom import Remedy
 
@@ -37,6 +38,9 @@ def headline_of(case: Case) -> str:
             return f"vLLM was told to take {asked}{share}: {free} of {words_of(message.total)} were free"
         case "limit":
             return f"{likely}a limit of {words_of(message.allowed)} forbids {asked}"
+        case "impossible" if judgement.case == "overflow":
+            below = message.below_zero
+            return f"impossible: {asked} wanted" if below is None else _below(below)
         case "impossible":
             most = message.total if judgement.case == "" else message.allowed
             if most is None:
@@ -46,12 +50,19 @@ def headline_of(case: Case) -> str:
                     else f"impossible: {asked} at once"
                 )
             return f"impossible: {asked} wanted of {words_of(most)}"
+        case "driver" if judgement.case == "mps_room":
+            return f"refused, but not by the limit of {words_of(message.allowed)} alone: {asked} wanted"
         case "driver":
             return f"refused with {free} free: {asked} wanted"
         case _:
             return _UNKNOWN.get(judgement.case, "the message says too little").format(
-                asked=asked, library=message.library
+                asked=asked, library=message.library, free=free, total=words_of(message.total)
             )
+
+
+def _below(below: Amount) -> str:
+    how_far = f"{words_of(below)} below zero" if below.nominal else "just below zero"
+    return f"impossible: the size overflowed: it was {how_far}"
 
 
 _UNKNOWN: Final = {
@@ -67,6 +78,7 @@ _UNKNOWN: Final = {
     "nvml": "out of memory, sizes unknown: PyTorch failed in asking NVML who holds the memory",
     "async": "out of memory, without a size: paste the lines below it as well",
     "bare": "out of memory, without a size: paste the whole message",
+    "contradiction": "{asked} wanted; the message contradicts itself: {free} free of {total}",
     "no_numbers": "{asked} wanted; the message is cut off before it says of what",
 }
 
@@ -126,8 +138,12 @@ def _step(case: Case, stances: dict[str, str]) -> str:
             return _less(case) if message.backend == "MPS" else "limit"
         case "impossible":
             return "shape"
+        case "driver" if judgement.case == "mps_room":
+            return "mps_room"
         case "driver":
             return "driver_windows" if case.around.windows else "driver"
+        case "unknown" if judgement.case == "contradiction":
+            return "contradiction"
         case _:
             return _UNSAID.get(message.kind, "whole")
 

@@ -8,58 +8,15 @@ out, and what is looked for has none either.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from foretrace.knowledge import out_of_memory as known
+from foretrace.memory.oom.amounts import Amount, below_zero
+from foretrace.memory.oom.writers import Squeezed, squeezed
 
-__all__ = ["Amount", "Message", "Process", "find_messages"]
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """A size that is known to lie between two sizes, both included, in bytes; ``nominal`` is what was written."""
-
-    low: int
-    high: int
-    nominal: int
-
-    @classmethod
-    def exactly(cls, size: int) -> Amount:
-        """A size without rounding."""
-        size = min(size, known.NOT_REPORTED_BYTES)
-        return cls(size, size, size)
-
-    @classmethod
-    def read(cls, text: str) -> Amount:
-        """A printed size such as ``21.73GiB``: half a unit of its last digit either way, never below zero.
-
-        What is above `knowledge.out_of_memory.NOT_REPORTED_BYTES` is cut to that: no memory is so large.
-        """
-        digits, unit = re.fullmatch(r"([0-9.]+)([A-Za-z]+)", text.replace(" ", "")).groups()  # type: ignore[union-attr]
-        least, most = known.UNITS[unit]
-        whole, _, decimals = digits.partition(".")
-        scale = 10 ** len(decimals)
-        value = int(whole + decimals)
-        if not decimals and most == 1:
-            return cls.exactly(value)
-        # Twice the value plus or minus one, over twice the scale: integers, so that nothing rounds on the way.
-        low = max(0, -(-(2 * value - 1) * least // (2 * scale)))
-        high = (2 * value + 1) * most // (2 * scale)
-        return cls(*(min(size, known.NOT_REPORTED_BYTES) for size in (low, high, value * most // scale)))
-
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(self.low + other.low, self.high + other.high, self.nominal + other.nominal)
-
-    def __sub__(self, other: Amount) -> Amount:
-        return Amount(self.low - other.high, self.high - other.low, self.nominal - other.nominal)
-
-    def at_least(self, other: Amount) -> bool | None:
-        """Whether it is the other size or more; None where the rounding hides it."""
-        if self.low >= other.high:
-            return True
-        return False if self.high < other.low else None
+__all__ = ["Amount", "Message", "Process", "find_messages", "read_messages"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +33,9 @@ class Message:
 
     ``kind``: "allocator" for the messages of a caching allocator, else a name in `knowledge.out_of_memory.PLAIN`
     ("async" is cudaMallocAsync's), or "bare". ``asked`` is what was asked of the device, which for an allocator is a
-    whole segment. ``private`` is what is idle in private pools. ``own_hidden``: the process's own memory was printed,
-    but as "not known". ``variable``: the environment variable that the message names. ``utilization``: the share of the
+    whole segment; ``below_zero`` how far below zero it was, where it reads as a size that wrapped around. ``private``
+    is what is idle in private pools. ``own_hidden``: the process's own memory was printed, but as "not known".
+    ``variable``: the environment variable that the message names. ``utilization``: the share of the
     device that vLLM was told to take.
     """
 
@@ -86,6 +44,7 @@ class Message:
     wording: str | None = None
     device: int | None = None
     asked: Amount | None = None
+    below_zero: Amount | None = None
     total: Amount | None = None
     free: Amount | None = None
     own: Amount | None = None
@@ -123,37 +82,13 @@ _BETWEEN: Final = ".,;:()…"
 # The advice stands within this many characters of the last number, web address included.
 _ADVICE_REACH = 220
 
-_ESCAPES: Final = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-_]")
-# Four backslashes: a log of a log of a log. A bound, so that a long run of them costs no more than its length.
-_JSON: Final = re.compile(r"\\{1,4}u001[bB]\[[0-9;]*m|\\{1,4}x1b\[[0-9;]*m|\\{1,4}([nrt\"'])")
-# Frames of tables and boxes, Markdown's emphasis and code, and what is not seen.
-_DROPPED: Final = re.compile("[\\s\u2500-\u259f*`\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\x00]+")
-_RANK: Final = re.compile(known.RANK_PREFIX)
-_RUNNING: Final = re.compile(known.RUNNING_PREFIX)
-_PREFIXES = 8
-
-
-class _Stream:
-    """The lines of one writer, without white space, and where in the text each began."""
-
-    def __init__(self, rank: int | None) -> None:
-        self.rank = rank
-        self.parts: list[str] = []
-        self.starts: list[int] = []
-        self.lines: list[tuple[int, bool]] = []
-        self.length = 0
-
-    def add(self, text: str, number: int, signed: bool) -> None:
-        if not text:
-            return
-        self.parts.append(text)
-        self.starts.append(self.length)
-        self.lines.append((number, signed))
-        self.length += len(text)
-
-    def line_of(self, position: int) -> tuple[int, bool]:
-        """The number of the line a position lies in, and whether the line itself named its rank."""
-        return self.lines[bisect_right(self.starts, position) - 1]
+_CLASS: Final = re.compile(known.CLASS_NAME)
+_TRACEBACK: Final = re.compile(known.TRACEBACK_SIGNS)
+_IN_SOURCE: Final = re.compile(known.SOURCE_SIGNS)
+# A traceback's frames stand within this many characters of its last line.
+_TRACEBACK_REACH = 4000
+# The longest message: hundreds of processes are listed.
+_REACH = 40_000
 
 
 def find_messages(text: str) -> list[Message]:
@@ -161,70 +96,109 @@ def find_messages(text: str) -> list[Message]:
 
     Messages that name no size ("OutOfMemoryError") are given only where none says more. The list may be empty.
     """
-    streams = _streams(text)
-    found: list[Message] = []
-    for stream in streams:
-        found += _found_in(stream)
-    if not found:
-        for stream in streams:
-            squeezed = "".join(stream.parts)
-            for match in _BARE.finditer(squeezed):
-                backend = match["backend"] or "CUDA"
-                found.append(_placed(Message("bare", backend), stream, match.start()))
-    return _once(found)
+    return read_messages(text)[0]
 
 
-def _streams(text: str) -> list[_Stream]:
-    text = _JSON.sub(lambda match: "\n" if match[1] in ("n", "r") else " ", _ESCAPES.sub("", text))
-    streams: dict[int | None, _Stream] = {None: _Stream(None)}
-    current = streams[None]
-    for number, line in enumerate(text.split("\n"), 1):
-        rest, rank = _without_prefix(line)
-        # A line that names no rank goes on with what the last one said: terminals break lines without repeating it.
-        if rank is not None:
-            current = streams.setdefault(rank, _Stream(rank))
-        current.add(_DROPPED.sub("", rest), number, rank is not None)
-    return list(streams.values())
-
-
-def _without_prefix(line: str) -> tuple[str, int | None]:
-    """The line without what log systems put before it, and the rank it names."""
-    rank: int | None = None
-    line = line.lstrip(" \t\r│|*")
-    for _ in range(_PREFIXES):
-        match = _RANK.match(line)
-        if match is not None:
-            rank = int(match[match.lastgroup or 0])
-        else:
-            match = _RUNNING.match(line)
-            if match is None:
-                break
-        line = line[match.end() :].lstrip(" \t│|*")
-    return line, rank
-
-
-def _found_in(stream: _Stream) -> list[Message]:
-    """The messages of one writer: of two readings of one place, the one that begins first, or says more."""
-    squeezed = "".join(stream.parts)
-    readings: list[tuple[int, int, int, Message]] = []
-    for match in _HEAD.finditer(squeezed):
-        message, end = _allocator(squeezed, match)
-        readings.append((match.start(), -end, len(readings), message))
-    for name, (backend, pattern) in _PLAIN.items():
-        for match in pattern.finditer(squeezed):
-            readings.append((match.start(), -match.end(), len(readings), _plain(name, backend, match)))
-    found: list[Message] = []
+def read_messages(text: str, most: int | None = None) -> tuple[list[Message], int]:
+    """The messages of a text as `find_messages`, at most ``most`` different ones; and how often others stand there."""
+    source = squeezed(text)
+    found = _Found(source, most)
+    readings: list[tuple[int, int, int, str]] = []
+    heads = [match.start() for match in _HEAD.finditer(source.text)]
+    readings += [(start, -(1 << 62), at, "") for at, start in enumerate(heads)]
+    for name, (_, pattern) in _PLAIN.items():
+        # A plain search is far faster than a pattern that begins with alternatives.
+        if name in known.NEEDLES and not any(needle in source.text for needle in known.NEEDLES[name]):
+            continue
+        readings += [(match.start(), -match.end(), 0, name) for match in pattern.finditer(source.text)]
     reached = 0
-    for start, end, _, message in sorted(readings, key=lambda one: one[:3]):
-        if start >= reached:
-            found.append(_placed(message, stream, start))
+    for start, end, at, name in sorted(readings, key=lambda one: one[:2]):
+        if start < reached:
+            continue
+        if name:
+            # Of two readings of one place the one that begins first counts, or says more.
+            if not _IN_SOURCE.match(source.text, -end):
+                found.add(name, source.text[start:-end], start)
             reached = -end
-    return found
+            continue
+        until = heads[at + 1] if at + 1 < len(heads) else len(source.text)
+        reached = start + found.add(name, source.text[start : min(until, start + _REACH)].partition("\n")[0], start)
+    if not found.messages and not found.left_out:
+        for start, raw in _bare(source):
+            found.add("bare", raw, start)
+    return found.in_order(), found.left_out
 
 
-def _placed(message: Message, stream: _Stream, position: int) -> Message:
-    line, signed = stream.line_of(position)
-    return replace(message, line=line, ranks=(stream.rank,) if signed and stream.rank is not None else ())
+class _Found:
+    """Messages found so far: equal ones once, since logs repeat them for every frame, logger and rank."""
+
+    def __init__(self, source: Squeezed, most: int | None) -> None:
+        self.source = source
+        self.most = most
+        self.left_out = 0
+        self.messages: dict[Message, list[tuple[int, int | None]]] = {}
+        self.advice: dict[Message, tuple[str | None, str | None]] = {}
+        self._read: dict[tuple[str, str], tuple[Message, int]] = {}
+
+    def add(self, name: str, raw: str, start: int) -> int:
+        """Add the message that ``raw`` begins with; returns how long it is."""
+        key = (name, raw)
+        known_one = self._read.get(key)
+        if known_one is None:
+            if self.most is not None and len(self.messages) >= self.most:
+                self.left_out += 1
+                return 1
+            message, length = _read(name, raw)
+            plain = replace(message, advice=None, variable=None)
+            advice, variable = self.advice.get(plain, (None, None))
+            self.advice[plain] = advice or message.advice, variable or message.variable
+            known_one = self._read[key] = plain, length
+        self.messages.setdefault(known_one[0], []).append(self.source.line_of(start))
+        return known_one[1]
+
+    def in_order(self) -> list[Message]:
+        """The messages in the order of the text."""
+        found = []
+        for message, places in self.messages.items():
+            advice, variable = self.advice[message]
+            ranks = tuple(sorted({rank for _, rank in places if rank is not None}))
+            line = min(number for number, _ in places)
+            found.append(replace(message, line=line, count=len(places), ranks=ranks, advice=advice, variable=variable))
+        return sorted(found, key=lambda one: one.line)
+
+
+def _read(name: str, raw: str) -> tuple[Message, int]:
+    """The message that a text begins with, and its length there."""
+    if name == "bare":
+        match = _BARE.match(raw)
+        return Message("bare", (match["backend"] if match else None) or "CUDA"), len(raw)
+    if name:
+        backend, pattern = _PLAIN[name]
+        plain = pattern.match(raw)
+        assert plain is not None
+        return _plain(name, backend, plain), plain.end()
+    head = _HEAD.match(raw)
+    assert head is not None
+    return _allocator(raw, head)
+
+
+def _bare(source: Squeezed) -> Iterator[tuple[int, str]]:
+    """What says no more than that memory ran out: in a log, not in a program or a text about it."""
+    text = source.text
+    for match in _BARE.finditer(text):
+        if not _IN_SOURCE.match(text, match.end()):
+            yield match.start(), match[0]
+    for match in _CLASS.finditer(text):
+        begin, end = source.around(match.start())
+        before, after = text[begin : match.start()], text[match.end() : end]
+        if len(after) > 1 and after[0] == ":":
+            raised = not before.startswith("except")
+        else:
+            # The last line of a traceback is the name alone where the error has no text.
+            above = max(0, begin - _TRACEBACK_REACH)
+            raised = not before and after in ("", ":") and _TRACEBACK.search(text, above, begin) is not None
+        if raised:
+            yield match.start(), match[0]
 
 
 def _allocator(text: str, head: re.Match[str]) -> tuple[Message, int]:
@@ -260,6 +234,7 @@ def _allocator(text: str, head: re.Match[str]) -> tuple[Message, int]:
         wording=_wording(groups, parenthesised),
         device=int(groups["device"]) if "device" in groups else None,
         asked=Amount.read(head["asked"]),
+        below_zero=below_zero(head["asked"]),
         own_hidden=hidden,
         others=tuple(one for one in others if one.amount.low < known.NOT_REPORTED_BYTES),
         advice=advice.lastgroup if advice else None,
@@ -309,8 +284,9 @@ def _plain(name: str, backend: str, match: re.Match[str]) -> Message:
             sizes[key] = Amount.read(re.sub(r"(?<=[KMGTP])B", "iB", written) if backend == "MPS" else written)
         elif written := said.get(f"{key}_gib"):
             sizes[key] = Amount.read(written + "GiB")
-    if said.get("bytes"):
-        sizes["asked"] = Amount.exactly(int(said["bytes"]))
+    written = f"{said['bytes']}bytes" if said.get("bytes") else said.get("asked")
+    if said.get("bytes") and written:
+        sizes["asked"] = Amount.read(written)
     allowed = sizes.get("allowed")
     share = said.get("utilization")
     return Message(
@@ -318,6 +294,7 @@ def _plain(name: str, backend: str, match: re.Match[str]) -> Message:
         backend=said.get("backend") or backend or "CUDA",
         device=int(said["device"]) if said.get("device") else None,
         asked=sizes.get("asked"),
+        below_zero=below_zero(written) if written else None,
         total=sizes.get("total"),
         free=sizes.get("free"),
         allocated=sizes.get("allocated"),
@@ -326,23 +303,3 @@ def _plain(name: str, backend: str, match: re.Match[str]) -> Message:
         library=said.get("library"),
         utilization=float(share) if share and re.fullmatch(r"\d{0,4}\.?\d{1,8}", share) else None,
     )
-
-
-def _once(found: list[Message]) -> list[Message]:
-    """Equal messages once: logs repeat them for every frame, logger and rank."""
-    seen: dict[Message, Message] = {}
-    for message in sorted(found, key=lambda one: one.line):
-        key = replace(message, line=0, count=0, ranks=(), advice=None, variable=None)
-        first = seen.get(key)
-        if first is None:
-            seen[key] = message
-        else:
-            ranks = tuple(sorted({*first.ranks, *message.ranks}))
-            seen[key] = replace(
-                first,
-                count=first.count + 1,
-                ranks=ranks,
-                advice=first.advice or message.advice,
-                variable=first.variable or message.variable,
-            )
-    return list(seen.values())

@@ -107,7 +107,7 @@ def held_of(cause: Contribution | None) -> str:
 
 def matrix_of(amount: Amount | None) -> str | None:
     """The square matrix of that size, if its side is a round number: scores of attention are ``heads · length²``."""
-    if amount is None or amount.low < known.MATRIX_LEAST_BYTES:
+    if amount is None or amount.unreal or amount.low < known.MATRIX_LEAST_BYTES:
         return None
     for matrices in (1, 32):
         for width, name in ((4, "float32"), (2, "16 bits")):
@@ -140,7 +140,7 @@ def remedies_of(case: Case) -> list[Remedy]:
                 source=remedy.source,
             )
         )
-    if case.judgement.verdict == "driver":
+    if case.judgement.verdict == "driver" and case.message.backend != "MPS":
         found.insert(0, _checks(case))
     return sorted(found, key=lambda one: _STANCES.index(one.stance))
 
@@ -176,6 +176,8 @@ def _fit(key: str, case: Case) -> str | None:
         return None
     if key == "restart_kernel" and not case.around.notebook:
         return None
+    if judgement.case in ("overflow", "exabyte"):
+        return "overflow"
     if message.backend == "MPS":
         hopeless = key == "smaller_step" and judgement.verdict == "impossible" and _hopeless(case)
         return "hopeless" if hopeless else judgement.case
@@ -240,7 +242,8 @@ def _cache(case: Case) -> str | None:
 
 def _other(case: Case) -> str | None:
     if case.judgement.verdict == "other_process":
-        return "other_process" if case.accounts.others else "other_hidden"
+        sure = case.accounts.others and not case.accounts.contradictions
+        return "other_process" if sure else "other_hidden"
     cause = case.cause("other_process")
     if cause is None or case.judgement.verdict != "full":
         return None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from foretrace.knowledge import allocator
 from foretrace.knowledge import out_of_memory as known
 from foretrace.memory.oom.accounts import Accounts
+from foretrace.memory.oom.contradictions import FREE
 from foretrace.memory.oom.messages import Amount, Message
 from foretrace.model.oom import Verdict
 
@@ -68,8 +69,21 @@ def judge(message: Message, accounts: Accounts) -> Judgement:
     """The verdict on one message.
 
     A verdict is certain where it holds for every size that the printed ones may stand for, and rests on nothing that
-    was inferred.
+    was inferred or that another number of the message contradicts.
     """
+    if FREE in accounts.contradictions:
+        judgement = _judged(replace(message, free=None), accounts)
+        if judgement.case == "no_numbers":
+            judgement = replace(judgement, case="contradiction")
+    else:
+        judgement = _judged(message, accounts)
+    return replace(judgement, certain=False) if accounts.contradictions else judgement
+
+
+def _judged(message: Message, accounts: Accounts) -> Judgement:
+    if message.asked is not None and message.asked.unreal:
+        # Whatever allocator it was: no device and no host has as much.
+        return Judgement("impossible", certain=True, case="overflow", requested=message.asked)
     if message.kind == "exabyte":
         return Judgement("impossible", certain=True, case="exabyte")
     if message.backend == "MPS":
@@ -157,7 +171,9 @@ def _contributions(
         held = Amount.exactly(0)
         for one in accounts.others:
             held = held + one.amount
-        add("other_process", held, message.total, guessed=accounts.inferred is not None)
+        add(
+            "other_process", held, message.total, guessed=accounts.inferred is not None or bool(accounts.contradictions)
+        )
     elif accounts.hidden is not None:
         add("other_process", accounts.hidden, guessed=True)
     return found
@@ -221,5 +237,17 @@ def _metal(message: Message) -> Judgement:
     used = message.allocated or Amount.exactly(0)
     if message.elsewhere is not None:
         used = used + message.elsewhere
-    missing = None if asked is None else _above(used + asked, allowed)
-    return Judgement("limit", certain=True, case="mps_limit", requested=asked, missing=missing)
+    if asked is None:
+        return Judgement("limit", certain=True, case="mps_limit")
+    missing = _above(used + asked, allowed)
+    room = allowed - used
+    enough = room.at_least(asked)
+    if enough and not _needs_heap(asked, room):
+        return Judgement("driver", certain=False, case="mps_room", requested=asked)
+    return Judgement("limit", certain=enough is False, case="mps_limit", requested=asked, missing=missing)
+
+
+def _needs_heap(asked: Amount, room: Amount) -> bool:
+    """Whether the request may have been one for a whole heap, which the limit left no room for."""
+    least, most = known.METAL_HEAP_OF
+    return asked.high >= least and asked.low < most and room.low < known.METAL_HEAP_BYTES

@@ -8,37 +8,24 @@ from typing import Any
 
 from foretrace.errors import TraceReadError
 from foretrace.knowledge.snapshots import (
+    ADDRESSES,
     BLOCK_STATES,
+    ENTRY_TIME,
+    LARGEST_BYTES,
     LEGACY_HISTORY,
     LEGACY_REQUESTED,
     SEGMENT_KINDS,
-    STAGE_END,
-    STAGE_START,
 )
+from foretrace.memory.reading.annotations import annotations_of
 from foretrace.memory.reading.entries import Entries
+from foretrace.memory.reading.notes import Notes, is_whole, shown, text_of
 from foretrace.memory.reading.pickles import CONSUMED
-from foretrace.memory.snapshot import DEFAULT_POOL, NO_STACK, Annotation, Block, Segment, Snapshot
+from foretrace.memory.snapshot import DEFAULT_POOL, NO_STACK, Block, Segment, Snapshot
+from foretrace.model.words import count
 
-__all__ = ["build_snapshot", "shown"]
+__all__ = ["build_snapshot"]
 
-_ADDRESSES = 1 << 64
-# No GPU has a pebibyte; a larger size is damage.
-_LARGEST = 1 << 50
-
-
-class _Notes:
-    """Sentences about many things of one kind: how many there are, and the first of them."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, list[Any]] = {}
-
-    def add(self, sentence: str, first: str) -> None:
-        """``sentence``: with ``{n}`` for how many."""
-        self._seen.setdefault(sentence, [0, first])[0] += 1
-
-    def sentences(self) -> tuple[str, ...]:
-        """One for each kind."""
-        return tuple(f"{text.format(n=count)} (first: {first})" for text, (count, first) in self._seen.items())
+_MOST_DEVICES = 1 << 16
 
 
 def build_snapshot(raw: object, path: str, entries: Entries | None = None, repairs: Iterable[str] = ()) -> Snapshot:
@@ -46,22 +33,22 @@ def build_snapshot(raw: object, path: str, entries: Entries | None = None, repai
 
     ``entries``: the histories' entries where they were taken away while reading, device after device.
 
-    Raises `TraceReadError` with one sentence where ``raw`` is no snapshot, a field is missing that no version lacks,
-    or blocks overlap. What merely does not add up goes to the snapshot's ``doubts``.
+    Raises `TraceReadError` with one sentence where ``raw`` is no snapshot, a field is missing that no version lacks or
+    is beyond reason, a segment has no blocks, or blocks overlap. What merely does not
+    add up goes to the snapshot's ``doubts``.
     """
     try:
         return _Builder(path, entries or Entries()).build(raw, tuple(repairs))
     except TraceReadError as error:
-        text = str(error)
-        raise TraceReadError(text if text.startswith(path) else f"{path} {text}") from None
+        raise TraceReadError(f"{path} {error}") from None
 
 
 class _Builder:
     def __init__(self, path: str, entries: Entries) -> None:
         self.path = path
         self.entries = entries
-        self.repairs = _Notes()
-        self.doubts = _Notes()
+        self.repairs = Notes()
+        self.doubts = Notes()
         # Lists of frames are often shared; those in `raw` live until the end, so that their ids stay theirs.
         self._stacks: dict[int, int] = {}
 
@@ -77,13 +64,11 @@ class _Builder:
         segments.sort(key=lambda segment: (segment.device, segment.address))
         self._apart(segments)
         lengths = self._traces(document.get("device_traces"))
+        self.entries.check(lengths, self.doubts)
         histories = tuple(history for history in self.entries.histories(lengths) if len(history))
         for action in sorted(self.entries.unknown):
-            self.doubts.add("{n} unknown action in the history, read as other", repr(action))
-        smallest = min(self.entries.columns["size"], default=0)
-        if smallest < 0:
-            self.doubts.add("the history holds negative sizes", str(smallest))
-        annotations = self._annotations(document.get("external_annotations"))
+            self.doubts.add("{n} unknown {n:action|actions} in the history, read as other", repr(action))
+        annotations = annotations_of(document.get("external_annotations"), self.doubts)
         settings = document.get("allocator_settings")
         return Snapshot(
             path=self.path,
@@ -98,8 +83,9 @@ class _Builder:
 
     def _lacking(self) -> list[str]:
         return [
-            f"{count} of {len(self.entries)} entries of the history record no {field}, read as 0"
-            for field, count in self.entries.lacking.items()
+            f"{lack} of {count(len(self.entries), 'entry', 'entries')} of the history record no {field}"
+            + ("" if field == ENTRY_TIME else ", read as 0")
+            for field, lack in self.entries.lacking.items()
         ]
 
     def _segment(self, row: object, number: int) -> Segment:
@@ -109,17 +95,23 @@ class _Builder:
         address = self._address(row, "address", where)
         where = f"segment {number} at 0x{address:x}"
         size = self._size(row, "total_size", where)
+        if size == 0 or address + size > ADDRESSES:
+            raise _bad(
+                f"is a broken snapshot: {where} has a total_size of {size} bytes"
+                f"{', which reaches past the last address' if size else ''}; record it again"
+            )
         kind = row.get("segment_type")
         if kind not in ("small", "large"):
             raise _bad(
                 _missing("segment_type", where)
                 if kind is None
-                else f"has a segment_type of {shown(kind)} in {where}; small and large are known"
+                else f"is a broken snapshot: the segment_type of {where} is {shown(kind)}, and small and "
+                "large are known; record it again"
             )
         blocks = self._blocks(row, address, size, where)
         self._sums(row, blocks, where)
         return Segment(
-            device=self._integer(row, "device", where, 0),
+            device=self._device(row, where),
             address=address,
             size=size,
             stream=self._integer(row, "stream", where, 0),
@@ -136,59 +128,94 @@ class _Builder:
             raise _bad(_missing("blocks", where))
         blocks, at = [], address
         for number, item in enumerate(raw):
-            block = self._block(item, at, f"block {number} of {where}")
+            block = self._block(item, at, number, where)
             at = block.end
-            blocks.append(block)
-        if any(one.address > two.address for one, two in pairwise(blocks)):
-            self.repairs.add("the blocks of {n} segments were not in the order of their addresses", where)
-            blocks.sort(key=lambda block: block.address)
-        at = address
+            if block.size:
+                blocks.append(block)
+            else:
+                self.repairs.add("{n} {n:block|blocks} of no size {n:was|were} left out", f"block {number} of {where}")
+        if not blocks:
+            # Free, in use, or cut off: nothing says which it was.
+            raise _bad(
+                f"is a broken snapshot: {where} holds no blocks, and the allocator has none without; record it again"
+            )
+        disorder = at = address
         for block in blocks:
-            if block.address < at:
-                raise _bad(
-                    f"is a broken snapshot: in {where} the block at 0x{block.address:x} begins "
-                    f"{at - block.address} bytes before what lies in front of it ends; record it again"
+            if block.address < disorder:
+                self.repairs.add(
+                    "the blocks of {n} {n:segment|segments} were not in the order of their addresses", where
                 )
-            if block.address > at:
-                self.doubts.add("{n} gaps between blocks of a segment", f"{block.address - at} bytes in {where}")
-            at = block.end
+                blocks.sort(key=_by_address)
+                break
+            disorder = block.address
+        held = 0
+        for block in blocks:
+            if block.address != at:
+                if block.address < at:
+                    raise _bad(
+                        f"is a broken snapshot: in {where} the block at 0x{block.address:x} begins "
+                        f"{at - block.address} bytes before what lies in front of it ends; record it again"
+                    )
+                self.doubts.add(
+                    "{n} {n:gap|gaps} between blocks of a segment", f"{block.address - at} bytes in {where}"
+                )
+            at = block.address + block.size
+            held += block.size
         if at > address + size:
             raise _bad(
                 f"is a broken snapshot: the blocks of {where} reach {at - address - size} bytes past its end; "
                 "record it again"
             )
-        held = sum(block.size for block in blocks)
         if held != size:
-            self.doubts.add("the blocks of {n} segments do not add up to its size", f"{held} of {size} bytes, {where}")
+            self.doubts.add(
+                "the blocks of {n} {n:segment do|segments do} not add up to {n:its|their} size",
+                f"{held} of {size} bytes, {where}",
+            )
         return tuple(blocks)
 
-    def _block(self, raw: object, expected: int, where: str) -> Block:
+    def _block(self, raw: object, expected: int, number: int, segment: str) -> Block:
         if not isinstance(raw, dict):
-            raise _bad(f"is a broken snapshot: {where} is no record of fields; copy or record it again")
-        if raw.get("address") is None:
-            address = expected
-            self.repairs.add("{n} blocks record no address, worked out from the sizes before them", where)
-        else:
-            address = self._address(raw, "address", where)
-        size = self._size(raw, "size", where)
-        said = raw.get("state")
+            raise _bad(
+                f"is a broken snapshot: block {number} of {segment} is no record of fields; copy or record it again"
+            )
+        # What is as it should be is most of a million: sentences are made for the rest.
+        address, size, requested = raw.get("address"), raw.get("size"), raw.get("requested_size")
+        said, frames = raw.get("state"), raw.get("frames")
+        if not (
+            type(address) is type(size) is type(requested) is int
+            and 0 <= address < ADDRESSES
+            and 0 < size <= LARGEST_BYTES
+            and 0 <= requested <= size
+        ):
+            where = f"block {number} of {segment}"
+            if address is None:
+                address = expected
+                self.repairs.add(
+                    "{n} {n:block records|blocks record} no address, worked out from the sizes before "
+                    "{n:it|them}", where,
+                )  # fmt: skip
+            else:
+                address = self._address(raw, "address", where)
+            size, requested = self._size(raw, "size", where), self._requested(raw, where)
+            if said != "inactive" and requested is not None and requested > size:
+                self.doubts.add(
+                    "{n} {n:block is|blocks are} smaller than what was requested",
+                    f"{requested} in {size} bytes, {where}",
+                )
         state = BLOCK_STATES.get(said) if isinstance(said, str) else None
         if state is None:
+            where = f"block {number} of {segment}"
             raise _bad(
                 _missing("state", where)
                 if said is None
-                else f"has the state {shown(said)} in {where}, and {', '.join(BLOCK_STATES)} are known"
+                else f"is a broken snapshot: the state of {where} is {shown(said)}, and {', '.join(BLOCK_STATES)} are "
+                "known; record it again"
             )
-        requested, frames = self._requested(raw, where), raw.get("frames")
         if frames is None and raw.get(LEGACY_HISTORY):
             frames = _legacy(raw).get("frames")
-        if size == 0:
-            self.doubts.add("{n} blocks of no size", where)
-        if state == "free":
-            requested = None
-        elif requested is not None and requested > size:
-            self.doubts.add("{n} blocks are smaller than what was requested", f"{requested} in {size} bytes, {where}")
-        return Block(address, size, state, requested, self._stack(frames))
+        return Block(
+            address, size, state, None if state == "free" else requested, self._stack(frames) if frames else NO_STACK
+        )
 
     def _requested(self, raw: dict[Any, Any], where: str) -> int | None:
         if raw.get("requested_size") is not None:
@@ -196,7 +223,10 @@ class _Builder:
         if raw.get(LEGACY_HISTORY):
             entry = _legacy(raw)
             if entry.get(LEGACY_REQUESTED) is not None:
-                self.repairs.add("{n} blocks say what was requested in their history, as before torch 2.1", where)
+                self.repairs.add(
+                    "{n} {n:block says|blocks say} what was requested in {n:its|their} history, as before torch 2.1",
+                    where,
+                )
                 return self._size(entry, LEGACY_REQUESTED, where)
         return None
 
@@ -213,7 +243,8 @@ class _Builder:
             said = row.get(field)
             if said is not None and said != found:
                 self.doubts.add(
-                    f"the {field} of {{n}} segments is not that of their blocks", f"{shown(said)}, not {found}, {where}"
+                    f"the {field} of {{n}} {{n:segment is not that of its|segments is not that of their}} blocks",
+                    f"{shown(said)}, not {found}, {where}",
                 )
 
     def _apart(self, segments: Sequence[Segment]) -> None:
@@ -242,29 +273,6 @@ class _Builder:
                 self.entries.add(entry)
         return [len(trace) for trace in raw]
 
-    def _annotations(self, raw: object) -> tuple[Annotation, ...]:
-        """Ranges of the starts and ends; the last that was opened under a name is the first to be closed."""
-        opened: dict[tuple[str, int | None], list[int]] = {}
-        ranges: list[Annotation] = []
-        for event in raw if isinstance(raw, list | tuple) else ():
-            time = event.get("time_us") if isinstance(event, dict) else None
-            if not isinstance(event, dict) or not isinstance(time, int):
-                self.doubts.add("{n} annotations have no time and are left out", shown(event))
-                continue
-            device = event.get("device")
-            key = (_text(event.get("name")), device if isinstance(device, int) else None)
-            stage = event.get("stage")
-            if stage == STAGE_START:
-                opened.setdefault(key, []).append(time)
-            elif stage != STAGE_END:
-                self.doubts.add("{n} annotations neither start nor end and are left out", f"{key[0]:.60}")
-            elif opened.get(key):
-                ranges.append(Annotation(*key, opened[key].pop(), time))
-            else:
-                self.doubts.add("{n} annotations end without a start and are left out", f"{key[0]:.60}")
-        ranges += [Annotation(*key, start, None) for key, starts in opened.items() for start in starts]
-        return tuple(sorted(ranges, key=lambda one: (one.start_us, one.name)))
-
     def _stack(self, frames: object) -> int:
         if not frames:
             return NO_STACK
@@ -276,16 +284,25 @@ class _Builder:
     def _pool(self, raw: object, where: str) -> tuple[int, int]:
         if raw is None:
             return DEFAULT_POOL
-        if isinstance(raw, list | tuple) and len(raw) == 2 and all(isinstance(part, int) for part in raw):
+        if isinstance(raw, list | tuple) and len(raw) == 2 and all(map(is_whole, raw)):
             return (raw[0], raw[1])
-        raise _bad(f"has a segment_pool_id of {shown(raw)} in {where}; it is two numbers")
+        raise _bad(
+            f"is a broken snapshot: the segment_pool_id of {where} is {shown(raw)}, not two numbers of 64 "
+            "bits; record it again"
+        )
+
+    def _device(self, row: dict[Any, Any], where: str) -> int:
+        device = self._integer(row, "device", where, 0)
+        if not 0 <= device < _MOST_DEVICES:
+            raise _bad(f"is a broken snapshot: {where} is of device {device}, which no machine has; record it again")
+        return device
 
     def _integer(self, row: dict[Any, Any], field: str, where: str, missing: int) -> int:
         value = row.get(field)
         if value is None:
-            self.repairs.add(f"{{n}} segments record no {field}, read as {missing}", where)
+            self.repairs.add(f"{{n}} {{n:segment records|segments record}} no {field}, read as {missing}", where)
             return missing
-        if not isinstance(value, int) or not -(1 << 63) <= value < _ADDRESSES:
+        if not is_whole(value):
             raise _bad(_no_number(field, value, where))
         return value
 
@@ -293,9 +310,9 @@ class _Builder:
         value = row.get(field)
         if value is None:
             raise _bad(_missing(field, where))
-        if not isinstance(value, int):
+        if type(value) is not int:
             raise _bad(_no_number(field, value, where))
-        if not 0 <= value <= _LARGEST:
+        if not 0 <= value <= LARGEST_BYTES:
             raise _bad(f"is a broken snapshot: {where} has a {field} of {shown(value)} bytes; record it again")
         return value
 
@@ -303,9 +320,13 @@ class _Builder:
         value = row.get(field)
         if value is None:
             raise _bad(_missing(field, where))
-        if not isinstance(value, int) or not -(1 << 63) <= value < _ADDRESSES:
+        if not is_whole(value):
             raise _bad(_no_number(field, value, where))
-        return value % _ADDRESSES
+        return value % ADDRESSES
+
+
+def _by_address(block: Block) -> int:
+    return block.address
 
 
 def _legacy(block: dict[Any, Any]) -> dict[Any, Any]:
@@ -314,30 +335,18 @@ def _legacy(block: dict[Any, Any]) -> dict[Any, Any]:
     return first if isinstance(first, dict) else {}
 
 
-def shown(value: object) -> str:
-    """A value of a file in a sentence: short, printable, and without walking what may be nested without end."""
-    if isinstance(value, str):
-        return repr(value[:40])
-    if isinstance(value, int) and value.bit_length() > 80:
-        return f"{'minus ' if value < 0 else ''}more than 2**{value.bit_length() - 1}"
-    return repr(value) if isinstance(value, int | float | None) else f"a {type(value).__name__}"
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else shown(value)
-
-
 def _settings(raw: object) -> dict[str, object]:
     """The allocator's settings: plain values, and dicts and lists of such."""
-    return {_text(key): _setting(value) for key, value in raw.items()} if isinstance(raw, dict) else {}
+    return {text_of(key): _setting(value) for key, value in raw.items()} if isinstance(raw, dict) else {}
 
 
 def _setting(value: object, *, inner: bool = False) -> object:
     if isinstance(value, dict) and not inner:
-        return {_text(key): _setting(item, inner=True) for key, item in value.items()}
+        return {text_of(key): _setting(item, inner=True) for key, item in value.items()}
     if isinstance(value, list | tuple) and not inner:
         return [_setting(item, inner=True) for item in value]
-    return value if isinstance(value, str | int | float | None) else shown(value)
+    plain = isinstance(value, str | bool | float | None) or is_whole(value)
+    return value if plain else shown(value)
 
 
 def _missing(field: str, where: str) -> str:

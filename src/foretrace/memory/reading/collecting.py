@@ -25,7 +25,7 @@ from foretrace.knowledge.snapshots import (
 )
 from foretrace.memory.reading.entries import Entries
 from foretrace.memory.reading.pickles import CONSUMED, Collector, TakenAwayError
-from foretrace.memory.snapshot import NO_STACK
+from foretrace.memory.snapshot import NO_STACK, Frame
 
 __all__ = ["EntryCollector"]
 
@@ -73,6 +73,13 @@ class _Layout(NamedTuple):
     frames: int  # -1: none
 
 
+class _Settled(tuple[Frame, ...]):
+    """A list of frames that entries share from now on. Like the list it stands for, it is no key of a dict."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+
 class EntryCollector(Collector):
     """Moves the entries of histories into ``entries`` while a pickle is read; what is left of each is `CONSUMED`."""
 
@@ -87,6 +94,8 @@ class EntryCollector(Collector):
         # Values by their bytes, each with what the pickle remembers while it is read.
         self._values: dict[bytes, tuple[Any, tuple[Any, ...]]] = {}
         self._stacks: dict[bytes, tuple[int, tuple[Any, ...]]] = {}
+        # One for each stack, by its number.
+        self._settled: dict[int, _Settled] = {}
         self._kept_bytes = 0
 
     def begin(self, data: bytes, memo: list[Any]) -> None:
@@ -164,7 +173,7 @@ class EntryCollector(Collector):
         frames = entry.get(ENTRY_FRAMES)
         if type(frames) is list:
             # Lists of the same frames are one from now on, or every entry would keep its own in the memo.
-            self._replace(frames, self.entries.stacks.frames(self.entries.columns["stack"][-1]))
+            self._replace(frames, self._frames_of(self.entries.columns["stack"][-1]))
         end = self._replace(entry, CONSUMED)
         if end and len(self._layouts) < _LAYOUTS:
             self._learn(end - len(_EMPTY_DICT))
@@ -256,10 +265,17 @@ class EntryCollector(Collector):
         value, remembered = self._read(raw)
         stack = self.entries.stack(value)
         if remembered and type(value) is list:
-            remembered = (self.entries.stacks.frames(stack), *remembered[1:])
+            remembered = (self._frames_of(stack), *remembered[1:])
         self._keep(raw, remembered)
         self._stacks[raw] = stack, remembered
         return stack, remembered
+
+    def _frames_of(self, stack: int) -> _Settled:
+        """What stands in the memo for the frames of a stack."""
+        known = self._settled.get(stack)
+        if known is None:
+            known = self._settled[stack] = _Settled(self.entries.stacks.frames(stack))
+        return known
 
     def _known(self, raw: bytes) -> tuple[Any, tuple[Any, ...]]:
         """The value that ``raw`` stands for, and what is remembered while it is read; the same bytes mean the same."""

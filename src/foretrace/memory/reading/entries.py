@@ -11,14 +11,20 @@ import numpy as np
 from foretrace.errors import TraceReadError
 from foretrace.knowledge.snapshots import (
     ACTION_FIELD,
+    ADDRESSES,
     ENTRY_ADDRESS,
     ENTRY_ADDRESS_OF_OOM,
     ENTRY_FRAMES,
     ENTRY_SIZE,
     ENTRY_TEXTS,
     ENTRY_TIME,
+    LARGEST_BYTES,
+    LATEST_US,
+    MOST_LINE,
     NO_TEXT,
+    UNKNOWN_FREE,
 )
+from foretrace.memory.reading.notes import Notes, is_whole, shown
 from foretrace.memory.snapshot import ACTIONS, Frame, History, Stacks
 
 __all__ = ["Entries", "frame_of"]
@@ -26,7 +32,6 @@ __all__ = ["Entries", "frame_of"]
 _NUMBERS = {action: number for number, action in enumerate(ACTIONS)}
 _OTHER = _NUMBERS["other"]
 _OOM = _NUMBERS["oom"]
-_ADDRESSES = 1 << 64
 _CODES = {
     "action": "B",
     "address": "Q",
@@ -50,7 +55,7 @@ def frame_of(raw: object) -> Frame:
     return Frame(
         name if isinstance(name, str) else "",
         filename if isinstance(filename, str) else "",
-        line if isinstance(line, int) else 0,
+        line if type(line) is int and 0 <= line <= MOST_LINE else 0,
     )
 
 
@@ -114,13 +119,12 @@ class Entries:
         action = self.action(entry.get(ACTION_FIELD))
         place = ENTRY_ADDRESS_OF_OOM if action == _OOM and ENTRY_ADDRESS not in entry else ENTRY_ADDRESS
         # All are looked at before any is appended, so that columns stay of one length.
-        address = self._number(entry, place) % _ADDRESSES
-        row = (
-            address,
-            self._number(entry, ENTRY_SIZE),
-            self._number(entry, "stream"),
-            self._number(entry, ENTRY_TIME),
-        )
+        address = self._number(entry, place)
+        time = self._time(entry)
+        if action == _OOM and (entry.get(place) is None or not 0 <= address <= LARGEST_BYTES):
+            address = UNKNOWN_FREE
+        row = (address % ADDRESSES, self._number(entry, ENTRY_SIZE, signed=True),
+               self._number(entry, "stream", signed=True), time)  # fmt: skip
         columns["action"].append(action)
         for name, value in zip(("address", "size", "stream", "time_us"), row, strict=True):
             columns[name].append(value)
@@ -136,23 +140,66 @@ class Entries:
         """Note that entries have no such field."""
         self.lacking[field] = self.lacking.get(field, 0) + count
 
-    def _number(self, entry: dict[Any, Any], field: str) -> int:
+    def _number(self, entry: dict[Any, Any], field: str, *, signed: bool = False) -> int:
         value = entry.get(field)
         if value is None:
             self.lack(field)
             return 0
-        if not isinstance(value, int):
+        if type(value) is not int:
             raise TraceReadError(
-                f"has a history whose entry {len(self)} has a {field} that is no whole number "
-                f"({type(value).__name__}); the file was changed or damaged"
+                f"is a broken snapshot: in entry {len(self)} of its history, {field} is no whole number "
+                f"({type(value).__name__}); record it again"
             )
-        largest = _ADDRESSES if field in (ENTRY_ADDRESS, ENTRY_ADDRESS_OF_OOM) else 1 << 63
-        if not -(1 << 63) <= value < largest:
+        if not is_whole(value) or (signed and value >= ADDRESSES >> 1):
             raise TraceReadError(
-                f"has a history whose entry {len(self)} has a {field} that fits no 64 bits; the file was changed or "
-                "damaged"
+                f"is a broken snapshot: in entry {len(self)} of its history, {field} fits no 64 bits; record it again"
             )
         return value
+
+    def _time(self, entry: dict[Any, Any]) -> int:
+        """The time; -1 for one beyond 64 bits, until `check` has counted those that no clock shows."""
+        value = entry.get(ENTRY_TIME)
+        if value is None or type(value) is not int:
+            return self._number(entry, ENTRY_TIME)
+        return value if -(ADDRESSES >> 1) <= value < ADDRESSES >> 1 else -1
+
+    def check(self, lengths: Sequence[int], doubts: Notes) -> None:
+        """Refuse sizes beyond reason, and take back times and free memory that cannot be, which goes to ``doubts``.
+
+        Raises `TraceReadError` (whose text continues a sentence that begins with the file's name) for a size below 0,
+        and for one of what was there of more than a pebibyte; what was asked for in vain may be as much.
+        """
+        action, size = self._column("action"), self._column("size")
+        wrong = (size < 0) | ((size > LARGEST_BYTES) & (action != _OOM))
+        wrong &= action != _OTHER
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            ends = np.cumsum(np.array(lengths, dtype=np.int64))
+            device = int(np.searchsorted(ends, row, side="right"))
+            number = row - int(ends[device] - lengths[device]) if device < len(lengths) else row
+            raise TraceReadError(
+                f"is a broken snapshot: entry {number} of the history of device {device} ({ACTIONS[action[row]]}) has "
+                f"a size of {int(size[row])} bytes; record it again"
+            )
+        time = self._column("time_us")
+        odd = (time < 0) | (time > LATEST_US)
+        if odd.any():
+            first = int(time[np.argmax(odd)])
+            doubts.add(
+                "{n} {n:entry|entries} of the history {n:has a time|have times} before 1970 or after 2200, read as "
+                "not recorded",
+                f"entry {int(np.argmax(odd))}" if first == -1 else shown(first),
+                int(odd.sum()),
+            )
+            time[odd] = 0
+        free = self._column("address")
+        odd = (action == _OOM) & (free > LARGEST_BYTES)
+        free[odd] = UNKNOWN_FREE
+
+    def _column(self, name: str) -> np.ndarray[Any, Any]:
+        """A column as it lies in memory, so that writing to it changes it."""
+        column = self.columns[name]
+        return np.frombuffer(column, dtype=column.typecode)
 
     def extend(self, columns: dict[str, Iterable[int] | bytes]) -> None:
         """Append many rows; a column is numbers, or its memory as bytes."""
@@ -164,7 +211,7 @@ class Entries:
 
     def histories(self, lengths: Sequence[int]) -> tuple[History, ...]:
         """The history of each device, given how many of the rows are whose; the columns are then in use."""
-        whole = {name: np.frombuffer(column, dtype=column.typecode) for name, column in self.columns.items()}
+        whole = {name: self._column(name) for name in self.columns}
         texts = tuple(self.texts)
         made, start = [], 0
         for device, length in enumerate(lengths):

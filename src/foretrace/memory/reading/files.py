@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import stat
+import struct
 import sys
 import zlib
 from collections.abc import Iterator
@@ -16,16 +17,38 @@ import msgspec
 from foretrace.errors import TraceReadError
 from foretrace.knowledge import formats
 from foretrace.knowledge.formats import GZIP_MAGIC, Foreign
-from foretrace.knowledge.snapshots import HOW_TO_RECORD, JSON_FOREIGN, MAGIC_FOREIGN, PICKLE_BEGINS, TEXT_FOREIGN
-from foretrace.memory.reading.building import build_snapshot, shown
+from foretrace.knowledge.snapshots import (
+    CALL_BEGINS,
+    CALL_NAMES,
+    CALL_OPERATIONS,
+    CALLED,
+    HOW_TO_RECORD,
+    JSON_FOREIGN,
+    MAGIC_FOREIGN,
+    MOST_UNPACKED_BYTES,
+    MOST_UNPACKED_TIMES,
+    PICKLE_BEGINS,
+    TEXT_FOREIGN,
+)
+from foretrace.memory.reading.building import build_snapshot
 from foretrace.memory.reading.collecting import EntryCollector
 from foretrace.memory.reading.entries import Entries
+from foretrace.memory.reading.notes import shown
 from foretrace.memory.reading.pickles import CONSUMED, PickleError, Progress, TakenAwayError, load_plain
 from foretrace.memory.snapshot import Snapshot
 
-__all__ = ["file_bytes", "is_pickle", "read_plain", "read_snapshot", "snapshot_from"]
+__all__ = [
+    "document_snapshot",
+    "file_bytes",
+    "is_pickle",
+    "parsed_json",
+    "read_plain",
+    "read_snapshot",
+    "snapshot_from",
+]
 
 _BLANK = b"\0 \t\r\n\xef\xbb\xbf"
+_JSON_SPACE = b"\xef\xbb\xbf \t\r\n"
 _PIECE = 1 << 22
 _HEAD = 1 << 16
 
@@ -52,7 +75,7 @@ def snapshot_from(
     repairs = [] if repairs is None else repairs
     with _no_collection():
         if not is_pickle(data):
-            return build_snapshot(_json(data, name), name, repairs=repairs)
+            return document_snapshot(_json(data, name), name, repairs)
         entries = Entries()
         try:
             raw = _load(data, name, EntryCollector(entries), progress)
@@ -65,6 +88,12 @@ def snapshot_from(
         del data
         _refuse_other(raw, name)
         return build_snapshot(raw, name, entries, repairs)
+
+
+def document_snapshot(document: object, name: str, repairs: list[str]) -> Snapshot:
+    """The snapshot in what JSON holds; as `read_snapshot`."""
+    _refuse_other(document, name)
+    return build_snapshot(document, name, repairs=repairs)
 
 
 def read_plain(path: str | Path, *, progress: Progress | None = None) -> Any:
@@ -145,8 +174,12 @@ def _read(path: str | Path) -> bytes:
 
 
 def _inflate(data: bytes, name: str, repairs: list[str]) -> bytes:
-    """All members of a gzip file; its beginning has to be a snapshot's before the rest is unpacked."""
+    """All members of a gzip file; its beginning has to be a snapshot's before the rest is unpacked.
+
+    Raises `TraceReadError` where it is damaged, or unpacks to what no snapshot is packed into (`MOST_UNPACKED_TIMES`).
+    """
     parts: list[bytes] = []
+    size, most = 0, max(MOST_UNPACKED_BYTES, MOST_UNPACKED_TIMES * len(data))
     rest = memoryview(data)
     try:
         while rest[:2] == GZIP_MAGIC:
@@ -157,6 +190,12 @@ def _inflate(data: bytes, name: str, repairs: list[str]) -> bytes:
                 at += len(pending)
                 while pending and not inflater.eof:
                     parts.append(inflater.decompress(pending, _PIECE))
+                    size += len(parts[-1])
+                    if size > most:
+                        raise TraceReadError(
+                            f"{name} unpacks to more than {MOST_UNPACKED_TIMES} times its size, as no snapshot does; "
+                            "if it is one, unpack it with `gzip -dk` and name the result"
+                        )
                     pending = inflater.unconsumed_tail
                     if len(parts) == 1:
                         _refuse_head(parts[0], name)
@@ -178,20 +217,44 @@ def _refuse_head(head: bytes, name: str) -> None:
 
 
 def is_pickle(data: bytes) -> bool:
-    """Whether the bytes begin as a pickle of any protocol does."""
-    return PICKLE_BEGINS.match(data) is not None
+    """Whether the bytes begin as a pickle of any protocol does, or are an old one that calls something."""
+    return PICKLE_BEGINS.match(data) is not None or (CALL_BEGINS.match(data) is not None and _calls(data))
+
+
+def _calls(data: bytes) -> bool:
+    """Whether the bytes are operations of a pickle up to its end, a call among them; nothing of it is run."""
+    import pickletools
+
+    found = False
+    try:
+        for operation, named, _ in pickletools.genops(data[:_HEAD]):
+            found |= operation.name in CALL_OPERATIONS
+            if operation.name in CALL_NAMES and not CALLED.fullmatch(str(named)):
+                return False
+    except (ValueError, IndexError, struct.error, OverflowError):
+        return False
+    return found
+
+
+def parsed_json(data: bytes) -> Any:
+    """What the bytes hold if they are JSON, a list or an object; raises `msgspec.DecodeError` where they are not."""
+    text = data.lstrip(_JSON_SPACE)
+    if text[:1] not in (b"{", b"["):
+        raise msgspec.DecodeError("it begins with neither { nor [")
+    try:
+        return msgspec.json.decode(text)
+    except (UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise msgspec.DecodeError(str(error)) from None
 
 
 def _json(data: bytes, name: str) -> Any:
-    text = data.lstrip(b"\xef\xbb\xbf \t\r\n")
+    text = data[:_HEAD].lstrip(_JSON_SPACE)
     if text[:1] not in (b"{", b"["):
-        raise _foreign_text(text, name)
+        raise _foreign_text(data.lstrip(_JSON_SPACE), name)
     try:
-        document = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return parsed_json(data)
+    except msgspec.DecodeError as error:
         raise TraceReadError(f"{name} is broken JSON ({str(error)[:100]}); copy or record it again") from None
-    _refuse_other(document, name)
-    return document
 
 
 def _foreign_text(data: bytes, name: str) -> TraceReadError:
@@ -226,8 +289,9 @@ def _refuse_other(document: object, name: str) -> None:
             return
         if all(isinstance(row, list | tuple) and len(row) == 4 for row in document[:4]):
             raise TraceReadError(f"{name} is a raw memory timeline of torch.profiler, not a snapshot; {HOW_TO_RECORD}")
+        raise TraceReadError(f"{name} is no memory snapshot: it holds a list of other things; {HOW_TO_RECORD}")
     raise TraceReadError(
-        f"{name} is no memory snapshot: it holds a {type(document).__name__} of other things; {HOW_TO_RECORD}"
+        f"{name} is no memory snapshot: what it holds is of type {type(document).__name__}; {HOW_TO_RECORD}"
     )
 
 

@@ -25,6 +25,7 @@ __all__ = [
 HIGHEST_PROTOCOL: Final = 5
 # How deep tuples may nest inside a key: hashing is recursive in C and has no guard of its own.
 _KEY_DEPTH = 64
+_TEXT: Final = {str}
 
 
 class PickleError(Exception):
@@ -128,6 +129,10 @@ def update(target: Any, items: list[Any]) -> None:
     """SETITEMS: keys and values in turn."""
     if type(target) is not dict or len(items) % 2:
         raise TypeError("keys and values for a dict that is none")
+    keys = items[::2]
+    if set(map(type, keys)) <= _TEXT:
+        target.update(zip(keys, items[1::2], strict=True))
+        return
     pairs = iter(items)
     for key in pairs:
         target[key if type(key) is str else _key(key)] = next(pairs)

@@ -33,6 +33,11 @@ Progress = Callable[[int, int], None]
 _REPORT_EVERY = 1 << 20
 # Picklers add so many items to a dict at a time.
 _BATCH = 1000
+_INT4 = struct.Struct("<i").unpack_from
+_UNSIGNED2 = struct.Struct("<H").unpack_from
+_UNSIGNED4 = struct.Struct("<I").unpack_from
+# MARK, BINGET, LONG_BINGET, EMPTY_DICT: what follows an empty list that is filled at once.
+_BEGINS_ITEMS = b"(hj}"
 
 
 class TakenAwayError(Exception):
@@ -118,6 +123,7 @@ class _Reader(Machine):
         data, memo, collector = self.data, self.memo, self.collector
         if collector is not None:
             collector.begin(data, memo)
+            remembered = collector.remembered
         stack = self.stack
         at = 0
         try:
@@ -130,11 +136,36 @@ class _Reader(Machine):
                     if stack[-1] is CONSUMED:
                         raise TakenAwayError
                 elif code == 0x94:  # MEMOIZE
-                    self.at = at
-                    self.put(len(memo) + len(self.sparse), stack[-1])
+                    if collector is None:
+                        self.put(len(memo) + len(self.sparse), stack[-1])
+                    else:
+                        item = stack[-1]
+                        memo.append(item)
+                        kind = type(item)
+                        if kind is dict or kind is list:
+                            remembered(item, len(memo) - 1, at)
                 elif code == 0x4B:  # BININT1
                     stack.append(data[at])
                     at += 1
+                elif code == 0x4A:  # BININT
+                    stack.append(_INT4(data, at)[0])
+                    at += 4
+                elif code == 0x4D:  # BININT2
+                    stack.append(_UNSIGNED2(data, at)[0])
+                    at += 2
+                elif code == 0x6A:  # LONG_BINGET
+                    number = _UNSIGNED4(data, at)[0]
+                    at += 4
+                    stack.append(memo[number] if number < len(memo) else self.sparse[number])
+                    if stack[-1] is CONSUMED:
+                        raise TakenAwayError
+                elif code == 0x8A:  # LONG1
+                    end = at + 1 + data[at]
+                    if end > len(data):
+                        self.at = len(data)
+                        raise IndexError
+                    stack.append(int.from_bytes(data[at + 1 : end], "little", signed=True))
+                    at = end
                 elif code == 0x7D:  # EMPTY_DICT
                     ahead = collector.dict_at(at - 1) if collector is not None else None
                     if ahead is None:
@@ -157,7 +188,12 @@ class _Reader(Machine):
                         update(stack[-1], items)
                         stack[-1] = collector.filled(stack[-1])
                 elif code == 0x5D:  # EMPTY_LIST
-                    ahead = collector.list_at(at - 1) if collector is not None else None
+                    # Where nothing is put into it at once, there is nothing to read ahead.
+                    ahead = (
+                        collector.list_at(at - 1)
+                        if collector is not None and data[at] == 0x94 and data[at + 1] in _BEGINS_ITEMS
+                        else None
+                    )
                     if ahead is None:
                         stack.append([])
                     else:
@@ -166,6 +202,8 @@ class _Reader(Machine):
                 elif code == 0x65:  # APPENDS
                     items = stack
                     self.stack = stack = self.outer.pop()
+                    if collector is not None and type(stack[-1]) is not list:
+                        raise TakenAwayError  # it may be one that was settled
                     extend(stack[-1], items if collector is None else collector.appended(items))
                     self.tell(at)
                 elif code == 0x2E:  # STOP
@@ -183,6 +221,10 @@ class _Reader(Machine):
                     at, stack = self.at, self.stack
         except IndexError:
             self.at = max(self.at, at)
+            raise
+        except struct.error:
+            if at + 4 > len(data):
+                self.at = len(data)
             raise
 
     def tell(self, at: int, *, last: bool = False) -> None:
@@ -211,4 +253,6 @@ class _Reader(Machine):
     def append(self) -> None:
         """APPEND: one item to the list below it."""
         item = self.stack.pop()
+        if self.collector is not None and type(self.stack[-1]) is not list:
+            raise TakenAwayError
         extend(self.stack[-1], [item] if self.collector is None else self.collector.appended([item]))

@@ -95,7 +95,7 @@ def read_timeline(data: bytes | str | Sequence[object], path: str, device: int |
         peak=Peak(
             requested_bytes=peak,
             time_us=time,
-            ago_us=None if time is None or last is None else last - time,
+            ago_us=None if time is None or last is None else max(last, time) - time,
             complete=False,  # the profiler saw what happened while it ran
             during=None,
             unexplained_bytes=0,
