@@ -139,9 +139,6 @@ def test_the_module_is_the_innermost_forward_of_the_program():
 def test_in_the_backward_pass_the_node_is_named():
     assert module_of((ALLOCATOR, NODE)) == "backward: AddmmBackward0"
     assert module_of((ALLOCATOR, ENGINE, TRAIN)) == "backward"
-    printed = ['File "/home/ann/project/mlp.py", line 12, in forward\n', 'File "train.py", line 30, in <module>\n']
-    assert module_of((ALLOCATOR, NODE), printed) == "backward: AddmmBackward0 of mlp.py:12 in forward"
-    assert module_of((ALLOCATOR, NODE), printed[1:]) == "backward: AddmmBackward0"
 
 
 anything = st.text(max_size=12)

@@ -46,6 +46,9 @@ _PROGRAM: Final[dict[str, KnownRemedy]] = {
                 "Look with nvidia-smi first: {others} in use are nobody's by the message; {missing} were lacking. "
                 "{listing}",
             ),
+            "other_doubted": Fit(
+                "may", "Look with nvidia-smi first: what the message says of processes cannot all be true. {listing}"
+            ),
             "other_small": Fit("may", "Others hold {others} of {total}."),
             "vllm_startup": Fit("may", "Look with nvidia-smi first: of {total}, {free} were free as vLLM started."),
             **same(
@@ -84,6 +87,7 @@ _PROGRAM: Final[dict[str, KnownRemedy]] = {
             "fragmentation": Fit("may", "Less is held at once; the holes stay."),
             "mps_limit": _LESS,
             "mps_impossible": _LESS,
+            "mps_room": Fit("may", "Less is held at once, if the system is short of memory."),
             "host": Fit("may", "If the tensor grows with them."),
             **same("runtime_call nvml", Fit("may", "Less is held at once, if this process filled the device.")),
             "matrix": Fit(

@@ -25,6 +25,7 @@ from foretrace.model.memory import (
 )
 from foretrace.model.report import Health
 from foretrace.model.words import count, listed, mebibytes, owner_of
+from foretrace.trace.collection import without_collection
 
 __all__ = ["examine", "examine_file"]
 
@@ -50,7 +51,32 @@ def examine_file(
 
     Raises `InputError` for a file that is none of them, and where something is asked that only a snapshot can answer.
     """
-    read = read_any(path, device=device, progress=progress)
+    with without_collection():
+        return _examine_file(
+            path,
+            read_any(path, device=device, progress=progress),
+            device=device,
+            request_bytes=request_bytes,
+            stream=stream,
+            pool=pool,
+            device_free_bytes=device_free_bytes,
+            device_total_bytes=device_total_bytes,
+            limit_bytes=limit_bytes,
+        )
+
+
+def _examine_file(
+    path: str,
+    read: Snapshot | Memory,
+    *,
+    device: int | None,
+    request_bytes: int | None,
+    stream: int | None,
+    pool: tuple[int, int] | None,
+    device_free_bytes: int | None,
+    device_total_bytes: int | None,
+    limit_bytes: int | None,
+) -> Memory:
     asked = {
         "--request": request_bytes,
         "--stream": stream,

@@ -6,7 +6,6 @@ counts as whose is in `foretrace.knowledge.stack_frames`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, Literal
@@ -42,7 +41,6 @@ Owner = Literal["own", "library", "torch", "generated", "native", "plumbing"]
 _FRAMES: Final = 1 << 14
 
 # A frame as `traceback` prints it, which is how torch keeps the forward's frames of a backward allocation.
-_PRINTED: Final = re.compile(r'File "([^"]*)", line (\d+), in (\S+)')
 
 
 def own_lines(frames: Sequence[Frame]) -> list[str]:
@@ -77,13 +75,12 @@ def where(frames: Sequence[Frame]) -> str:
     return f"{special}, from {origin}" if special is not None and special != origin else origin
 
 
-def module_of(frames: Sequence[Frame], forward_frames: Sequence[str] = ()) -> str | None:
+def module_of(frames: Sequence[Frame]) -> str | None:
     """The module whose ``forward`` (or whose part of the backward pass) asked for the memory, as its line.
 
     A stack holds the line and the function, not the module's class: "model.py:12 in forward". The innermost forward
     of the program or of an installed package counts before torch's own modules. In the backward pass it is the node:
-    "backward: AddmmBackward0", with the forward's line where torch recorded it (``forward_frames``, as printed by
-    `traceback`, innermost first). None where the frames show neither.
+    "backward: AddmmBackward0". None where the frames show neither.
     """
     forwards = [frame for frame in frames if _python(frame) and _function(frame) == "forward"]
     if forwards:
@@ -92,10 +89,7 @@ def module_of(frames: Sequence[Frame], forward_frames: Sequence[str] = ()) -> st
     backward = node is not None or any(_function(frame) in BACKWARD_FUNCTIONS for frame in frames)
     if not backward:
         return None
-    told = "backward" if node is None else f"backward: {node}"
-    printed = [match for text in forward_frames for match in _PRINTED.finditer(text)]
-    forward = next((Frame(m[3], m[1], int(m[2])) for m in printed if m[3].rpartition(".")[2] == "forward"), None)
-    return told if forward is None else f"{told} of {_line(forward)}"
+    return "backward" if node is None else f"backward: {node}"
 
 
 def _path(frame: Frame) -> str:

@@ -77,7 +77,7 @@ def _title(oom: Oom, view: View) -> list[Line]:
     if len(oom.messages) > 1:
         lines.append(line(f"{count(len(oom.messages), 'different message')}, in the order of the text"))
     if oom.left_out:
-        said = f"{oom.left_out} more messages follow and are not read, as there are too many different ones"
+        said = f"{oom.left_out} more messages are not read, as there are too many different ones"
         lines += paragraph(f"{said}: cut out the part of the log that matters", view.width, indent=0)
     kinds = len({one.verdict for one in oom.messages})
     if not view.everything and len(oom.messages) > _MESSAGES:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from foretrace.trace.collection import without_collection
 from foretrace.trace.columns import Columns
 from foretrace.trace.decode import decode_fast
 from foretrace.trace.encoding import is_utf8
@@ -32,7 +30,7 @@ def load(path: str | Path) -> Trace:
     Raises ``TraceReadError`` with one sentence when nothing can be read: no such file, a directory, empty, binary,
     not JSON, JSON of another tool.
     """
-    with _no_collection():
+    with without_collection():
         streamed = stream_events(path)
         if streamed:
             columns, meta, bare, compressed = streamed
@@ -46,7 +44,7 @@ def parse(text: bytes, *, path: str = "-", compressed: bool = False, repairs: li
 
     Raises ``TraceReadError`` like ``load``.
     """
-    with _no_collection():
+    with without_collection():
         events, meta, bare, mended = _decode(text, path)
         refuse_events(events, meta, text, path)
         columns = Columns()
@@ -57,18 +55,6 @@ def parse(text: bytes, *, path: str = "-", compressed: bool = False, repairs: li
 
 def _format(bare: bool, compressed: bool) -> str:
     return ("kineto array" if bare else "kineto") + (", gzip" if compressed else "")
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Millions of small records die together a moment later: collecting cycles among them only costs time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _decode(text: bytes, path: str) -> tuple[list[RawEvent], dict[str, Any], bool, list[str]]:

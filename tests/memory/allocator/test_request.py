@@ -139,12 +139,13 @@ def test_rounding_that_mebibytes_hide_is_said_in_bytes() -> None:
 def test_only_what_waited_is_said_to_have_waited() -> None:
     idle = segment(100, ("free", 30))
     waiting = segment(0, ("pending", 10), ("active", 10))
-    for split, waited in ((20 * MIB, False), (-1, True)):
-        answer = simulate(snapshot(idle, waiting, max_split_size=split), 9 * MIB + 1, device=0, stream=0,
-                          device_free_bytes=0) if split > 0 else simulate(
-            snapshot(idle, waiting), 40 * MIB, device=0, device_free_bytes=10 * MIB)  # fmt: skip
-        assert answer.from_ == "release"
-        assert ("waiting for other streams" in answer.because) is waited
+    # An oversize block is given back at once; only the release of everything waits.
+    oversize = snapshot(idle, waiting, max_split_size=20 * MIB)
+    answer = simulate(oversize, 9 * MIB, device=0, stream=0, device_free_bytes=0)
+    assert (answer.from_, answer.released_bytes) == ("release", 30 * MIB)
+    assert "once 30 MiB in 1 whole segment are given back" in answer.because
+    answer = simulate(snapshot(idle, waiting), 40 * MIB, device=0, device_free_bytes=10 * MIB)
+    assert "once 30 MiB in 1 whole segment (waiting for other streams first) are given back" in answer.because
 
 
 def test_pending_blocks_are_free_only_after_a_wait() -> None:

@@ -418,6 +418,22 @@ def test_others_in_a_message_that_contradicts_itself_are_only_perhaps_to_blame()
 
     assert not explanation.certain
     assert remedy(explanation, "end_other_process").stance == "may"
+    assert "cannot all be true" in remedy(explanation, "end_other_process").because
+
+
+def test_a_process_that_holds_more_than_the_device_has_is_not_the_verdict():
+    text = capacity("2.00 GiB", "24.00 GiB", "1.00 GiB", "10.00 GiB", "0.10 GiB", processes=((7, "30.00 GiB"),))
+    explanation = explain(text)
+
+    assert (explanation.verdict, explanation.certain) == ("full", False)
+    assert "a process is said to hold more" in explanation.because[0]
+
+
+def test_a_device_that_no_memory_could_fill_has_an_unknown_total():
+    explanation = explain(capacity("2.00 GiB", f"{'9' * 21}.00 GiB", "1.50 GiB", "70.00 GiB", "7.00 GiB"))
+
+    assert explanation.said.total is None
+    assert explanation.verdict == "fragmentation"
 
 
 def test_no_verdict_rests_on_more_free_than_there_is():

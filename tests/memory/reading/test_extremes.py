@@ -19,7 +19,7 @@ from foretrace.memory.reading.collecting import EntryCollector
 from foretrace.memory.reading.entries import Entries
 from foretrace.memory.reading.files import snapshot_from
 from foretrace.memory.reading.pickle_operations import PickleError
-from foretrace.memory.reading.pickles import load_plain
+from foretrace.memory.reading.pickles import TakenAwayError, load_plain
 from foretrace.memory.snapshot import Snapshot
 from foretrace.model.memory import Memory
 from foretrace.report.json import to_json
@@ -134,12 +134,13 @@ def test_a_frames_list_that_is_a_key_is_refused_by_both_ways_of_reading(tmp_path
     stream = pickle.dumps(document(segment(block()), trace=[entry("alloc", frames=frames)], more=frames), 4)
     assert stream[-4:-3] == b"h"  # the last value is a reference to the entry's frames: now a key
     stream = stream[:-4] + b"}" + stream[-4:-2] + b"K\x01su."
-    for collector in (None, EntryCollector(Entries())):
-        with pytest.raises(PickleError, match="unhashable type"):
-            load_plain(stream, collector=collector)
+    with pytest.raises(PickleError, match="unhashable type: 'list'"):
+        load_plain(stream)
+    with pytest.raises(TakenAwayError):
+        load_plain(stream, collector=EntryCollector(Entries()))
     path = tmp_path / "s.pickle"
     path.write_bytes(stream)
-    with pytest.raises(TraceReadError, match="unhashable type"):
+    with pytest.raises(TraceReadError, match="unhashable type: 'list'"):
         read_snapshot(path)
 
 
@@ -283,11 +284,13 @@ def test_a_pickle_of_any_value_is_read_like_the_data_itself(raw: dict[str, Any],
         stream = pickle.dumps(raw, protocol)
     except ValueError:  # digits without end, before protocol 2
         return
-    refused = []
+    told = []
     for make in (lambda: build_snapshot(raw, "odd"), lambda: snapshot_from(stream, "odd")):
         try:
             made = make()
-            refused.append(f"{made.repairs}{made.doubts}{made.histories[0].time_us.tolist() if made.histories else ''}")
-        except TraceReadError as error:
-            refused.append(str(error))
-    assert refused[0] == refused[1] or "more than data" in refused[1]
+            told.append(f"{made.repairs}{made.doubts}{made.histories[0].time_us.tolist() if made.histories else ''}")
+        except TraceReadError:
+            # Of several faults, the one that is met first is told.
+            told.append("refused")
+    # Before protocols 3 and 4 bytes are a call, which is refused whatever else there is.
+    assert told[0] == told[1] or (protocol < 3 and told[1] == "refused")

@@ -17,10 +17,10 @@ from foretrace.knowledge import allocator as known
 from foretrace.memory.allocator.sizes import Settings, up
 from foretrace.memory.snapshot import ACTIONS, NO_STACK, Block, History, Segment, Snapshot
 
+__all__ = ["Key", "Piece", "Range", "ranges_of"]
+
 # More pages at once are damage: no device has as much.
 _MOST_PAGES = 1 << 18
-
-__all__ = ["Key", "Piece", "Range", "ranges_of"]
 
 
 class Key(NamedTuple):

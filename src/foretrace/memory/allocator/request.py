@@ -55,9 +55,9 @@ def simulate(
     says = _Words(before, allocator, given, size, Key(pool, given.rounded <= known.SMALL_REQUEST_BYTES, stream))
     because = says.because()
     most = None if device_total_bytes is None else max(0, device_total_bytes - before.reserved)
-    if device_free_bytes is None and most is not None and step(most)[1].source == "nowhere":
-        richest, given = step(most)
-        source, succeeds = "nowhere", False
+    richest, refused = step(most) if device_free_bytes is None and most is not None else (allocator, given)
+    if device_free_bytes is None and most is not None and refused.source == "nowhere":
+        given, source, succeeds = refused, "nowhere", False
         full = Allocator.load(snapshot, device, device_free_bytes=most, limit_bytes=limit_bytes)
         says = _Words(full, richest, given, size, says.key)
         because = f"even if nobody else used any of the device's {mebibytes(device_total_bytes)}: {says.because()}"

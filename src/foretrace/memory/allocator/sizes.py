@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from foretrace.knowledge import allocator as known
 
-__all__ = ["Settings", "up"]
+__all__ = ["Settings", "options_of", "up"]
 
 
 def up(size: int, unit: int) -> int:
@@ -42,7 +42,7 @@ class Settings:
         conf: dict[str, str] = {}
         for name, value in recorded.items():
             if name.endswith(known.ALLOC_CONF) and isinstance(value, str):
-                conf.update(_pairs(value))
+                conf.update(options_of(value))
         plain = cls()
         split = _integer(recorded.get("max_split_size"))
         if split is None:
@@ -111,7 +111,8 @@ class Settings:
         return not self.oversize(rounded) and rest > known.SMALL_REQUEST_BYTES
 
 
-def _pairs(conf: str) -> dict[str, str]:
+def options_of(conf: str) -> dict[str, str]:
+    """The options in a configuration string (PYTORCH_CUDA_ALLOC_CONF), as they stand there."""
     # A value may be a list in brackets that holds commas and colons itself.
     return dict(re.findall(r"([a-z0-9_]+):(\[[^\]]*\]|[^,]*)", re.sub(r"\s", "", conf)))
 

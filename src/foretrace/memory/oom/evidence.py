@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from foretrace.errors import InputError
 from foretrace.knowledge import allocator
 from foretrace.knowledge.out_of_memory import ACCOUNT_NOISE_BYTES, printed
+from foretrace.memory.allocator.sizes import Settings, options_of
 from foretrace.memory.oom.messages import Message
 from foretrace.memory.oom.verdict import Judgement
 from foretrace.model.oom import SnapshotCheck
@@ -50,9 +51,10 @@ def _failed(snapshot: Snapshot, message: Message) -> tuple[int | None, int | Non
     if history is None or message.asked is None:
         return None, None
     failed = (history.action == ACTIONS.index("oom")).nonzero()[0].tolist()
+    settings = Settings.read(snapshot.settings)
     for at in reversed(failed):
         size = int(history.size[at])
-        if message.asked.low <= _segment(size) <= message.asked.high:
+        if message.asked.low <= settings.segment_bytes(settings.rounded(size)) <= message.asked.high:
             return size, int(history.stream[at])
     return None, None
 
@@ -63,10 +65,7 @@ def conf_of(memory: Memory) -> dict[str, str]:
     conf: dict[str, str] = {}
     for name, value in settings.items():
         if name.endswith(allocator.ALLOC_CONF) and isinstance(value, str):
-            for pair in value.split(","):
-                option, colon, said = pair.partition(":")
-                if colon:
-                    conf[option.strip()] = said.strip()
+            conf.update(options_of(value))
     if isinstance(expandable := settings.get("expandable_segments"), bool):
         conf["expandable_segments"] = str(expandable)
     split = settings.get("max_split_size")
@@ -172,16 +171,10 @@ def _where(memory: Memory, message: Message) -> str | None:
     """The program's line of the request that failed, if the history has one of this size."""
     if memory.history is None or message.asked is None:
         return None
+    settings = Settings.read(memory.source.settings)
     for failed in reversed(memory.history.out_of_memory):
-        if message.asked.low <= _segment(failed.bytes) <= message.asked.high and failed.stack:
+        # Histories have what was asked of the allocator, messages what it asked of the device.
+        asked = settings.segment_bytes(settings.rounded(failed.bytes))
+        if message.asked.low <= asked <= message.asked.high and failed.stack:
             return failed.stack[0]
     return None
-
-
-def _segment(block: int) -> int:
-    """What the device was asked for a block (get_allocation_size): histories have blocks, messages segments."""
-    if block <= allocator.SMALL_REQUEST_BYTES:
-        return allocator.SMALL_SEGMENT_BYTES
-    if block < allocator.MIN_OWN_SEGMENT_BYTES:
-        return allocator.LARGE_SEGMENT_BYTES
-    return -(-block // allocator.ROUND_SEGMENT_BYTES) * allocator.ROUND_SEGMENT_BYTES

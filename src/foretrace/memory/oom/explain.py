@@ -16,6 +16,7 @@ from foretrace.memory.oom.evidence import check, conf_of, examined, fits, unused
 from foretrace.memory.oom.headline import first_of, headline_of
 from foretrace.memory.oom.messages import Amount, Message, read_messages
 from foretrace.memory.oom.remedies import Case, Surroundings, held_of, matrix_of, remedies_of, words_of
+from foretrace.memory.oom.settings import fitting_version
 from foretrace.memory.oom.verdict import judge
 from foretrace.model.oom import Cause, Explanation, Oom, Said, SaidProcess, Size, SnapshotCheck, Verdict
 
@@ -76,7 +77,7 @@ def explain_message(
 ) -> Explanation:
     """Explain one message; see `explain_text`. ``around``: what the text beside it shows."""
     accounts = accounts_of(message)
-    doubts, version = _version_of(message, version)
+    doubts, version = fitting_version(message, version)
     case = Case(message, accounts, judge(message, accounts), dict(conf or {}), around or Surroundings(), version)
     checked: SnapshotCheck | None = None
     if snapshot is not None:
@@ -118,20 +119,6 @@ def explain_message(
         line=message.line,
         snapshot=checked,
     )
-
-
-def _version_of(message: Message, version: tuple[int, int] | None) -> tuple[list[str], tuple[int, int] | None]:
-    """The version to go by: none where the message is not worded as that one does, with what is to be said of it."""
-    span = known.WORDED_BY.get(message.wording or "")
-    if version is None or span is None or message.backend not in known.WORDED_BY_VERSION:
-        return [], version
-    first, last = span
-    if (first is None or version >= first) and (last is None or version <= last):
-        return [], version
-    words = known.WORDINGS[message.wording or ""]
-    return [
-        f"--torch {version[0]}.{version[1]} does not fit: PyTorch {words} words it so, and the wording counts."
-    ], None
 
 
 def _size(amount: Amount) -> Size:

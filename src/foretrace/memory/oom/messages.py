@@ -224,8 +224,9 @@ def _allocator(text: str, head: re.Match[str]) -> tuple[Message, int]:
         for name in ("total", "free", "own", "allowed", "allocated", "private", "unallocated", "reserved")
         if name in groups
     }
-    own = sizes.get("own")
-    hidden = own is not None and own.low >= known.NOT_REPORTED_BYTES
+    hidden = "own" in sizes and sizes["own"].unreal
+    # 2^64 says "not known", or "no limit"; whatever else no memory has says nothing.
+    sizes = {name: size for name, size in sizes.items() if not size.unreal}
     advice = _ADVICE.search(text, position, position + _ADVICE_REACH)
     variable = _VARIABLE.search(text, position, position + _ADVICE_REACH)
     message = Message(
@@ -236,10 +237,10 @@ def _allocator(text: str, head: re.Match[str]) -> tuple[Message, int]:
         asked=Amount.read(head["asked"]),
         below_zero=below_zero(head["asked"]),
         own_hidden=hidden,
-        others=tuple(one for one in others if one.amount.low < known.NOT_REPORTED_BYTES),
+        others=tuple(one for one in others if not one.amount.unreal),
         advice=advice.lastgroup if advice else None,
         variable=variable[0] if variable else None,
-        **{name: None if name == "own" and hidden else size for name, size in sizes.items()},  # type: ignore[arg-type]
+        **sizes,  # type: ignore[arg-type]
     )
     return _completed(message), position
 
@@ -287,7 +288,7 @@ def _plain(name: str, backend: str, match: re.Match[str]) -> Message:
     written = f"{said['bytes']}bytes" if said.get("bytes") else said.get("asked")
     if said.get("bytes") and written:
         sizes["asked"] = Amount.read(written)
-    allowed = sizes.get("allowed")
+    sizes = {key: size for key, size in sizes.items() if key == "asked" or not size.unreal}
     share = said.get("utilization")
     return Message(
         kind=name,
@@ -299,7 +300,7 @@ def _plain(name: str, backend: str, match: re.Match[str]) -> Message:
         free=sizes.get("free"),
         allocated=sizes.get("allocated"),
         elsewhere=sizes.get("other"),
-        allowed=None if allowed is not None and allowed.low >= known.NOT_REPORTED_BYTES else allowed,
+        allowed=sizes.get("allowed"),
         library=said.get("library"),
         utilization=float(share) if share and re.fullmatch(r"\d{0,4}\.?\d{1,8}", share) else None,
     )

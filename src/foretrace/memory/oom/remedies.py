@@ -242,11 +242,14 @@ def _cache(case: Case) -> str | None:
 
 def _other(case: Case) -> str | None:
     if case.judgement.verdict == "other_process":
-        sure = case.accounts.others and not case.accounts.contradictions
-        return "other_process" if sure else "other_hidden"
+        if case.accounts.contradictions:
+            return "other_doubted"
+        return "other_process" if case.accounts.others else "other_hidden"
     cause = case.cause("other_process")
     if cause is None or case.judgement.verdict != "full":
         return None
+    if case.accounts.contradictions:
+        return "other_doubted"
     return "other_hidden" if cause.guessed else "other_small"
 
 

@@ -1,13 +1,14 @@
-"""What PYTORCH_CUDA_ALLOC_CONF was, as the user says it; read as the allocator reads it."""
+"""What PYTORCH_CUDA_ALLOC_CONF and the version were, as the user says it; read as the allocator reads it."""
 
 from __future__ import annotations
 
 import re
 
 from foretrace.errors import InputError
-from foretrace.knowledge.out_of_memory import CONF_OPTIONS
+from foretrace.knowledge.out_of_memory import CONF_OPTIONS, WORDED_BY, WORDED_BY_VERSION, WORDINGS
+from foretrace.memory.oom.messages import Message
 
-__all__ = ["read_conf", "read_version"]
+__all__ = ["fitting_version", "read_conf", "read_version"]
 
 _PAIR = re.compile(r"([A-Za-z0-9_]+):(\[[^\[\]]*\]|[^,:\[\]]+)(?:,|$)")
 _VALUES = {
@@ -49,3 +50,17 @@ def read_version(text: str) -> tuple[int, int]:
     if match is None:
         raise InputError(f"--torch {text!r} is no version; write 2.4 or 2.4.1")
     return int(match[1]), int(match[2])
+
+
+def fitting_version(message: Message, version: tuple[int, int] | None) -> tuple[list[str], tuple[int, int] | None]:
+    """The version to go by: none where the message is not worded as that one does, with what is to be said of it."""
+    span = WORDED_BY.get(message.wording or "")
+    if version is None or span is None or message.backend not in WORDED_BY_VERSION:
+        return [], version
+    first, last = span
+    if (first is None or version >= first) and (last is None or version <= last):
+        return [], version
+    words = WORDINGS[message.wording or ""]
+    return [
+        f"--torch {version[0]}.{version[1]} does not fit: PyTorch {words} words it so, and the wording counts."
+    ], None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from foretrace.knowledge import allocator
 from foretrace.knowledge import out_of_memory as known
 from foretrace.memory.oom.accounts import Accounts
-from foretrace.memory.oom.contradictions import FREE
+from foretrace.memory.oom.contradictions import FREE, PROCESS
 from foretrace.memory.oom.messages import Amount, Message
 from foretrace.model.oom import Verdict
 
@@ -168,11 +168,16 @@ def _contributions(
         # What others hold counts against the device, not against this process's limit.
         return found
     if accounts.others:
+        doubted = bool(accounts.contradictions)
         held = Amount.exactly(0)
         for one in accounts.others:
             held = held + one.amount
         add(
-            "other_process", held, message.total, guessed=accounts.inferred is not None or bool(accounts.contradictions)
+            "other_process",
+            held,
+            message.total,
+            guessed=accounts.inferred is not None or doubted,
+            small=PROCESS in accounts.contradictions,
         )
     elif accounts.hidden is not None:
         add("other_process", accounts.hidden, guessed=True)

@@ -34,8 +34,8 @@ def build_snapshot(raw: object, path: str, entries: Entries | None = None, repai
     ``entries``: the histories' entries where they were taken away while reading, device after device.
 
     Raises `TraceReadError` with one sentence where ``raw`` is no snapshot, a field is missing that no version lacks or
-    is beyond reason, a segment has no blocks, or blocks overlap. What merely does not
-    add up goes to the snapshot's ``doubts``.
+    is beyond reason, a segment has no blocks, or blocks overlap. What merely does not add up goes to the snapshot's
+    ``doubts``.
     """
     try:
         return _Builder(path, entries or Entries()).build(raw, tuple(repairs))

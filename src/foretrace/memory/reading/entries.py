@@ -25,6 +25,7 @@ from foretrace.knowledge.snapshots import (
     UNKNOWN_FREE,
 )
 from foretrace.memory.reading.notes import Notes, is_whole, shown
+from foretrace.memory.reading.notes import text_of
 from foretrace.memory.snapshot import ACTIONS, Frame, History, Stacks
 
 __all__ = ["Entries", "frame_of"]
@@ -99,7 +100,7 @@ class Entries:
         """The number of an action."""
         number = _NUMBERS.get(said) if isinstance(said, str) else None
         if number is None:
-            self.unknown.add(str(said)[:80] if isinstance(said, str | int | None) else type(said).__name__)
+            self.unknown.add(text_of(said)[:80])
             return _OTHER
         return number
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import stat
 import struct
 import sys
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +33,7 @@ from foretrace.memory.reading.entries import Entries
 from foretrace.memory.reading.notes import shown
 from foretrace.memory.reading.pickles import CONSUMED, PickleError, Progress, TakenAwayError, load_plain
 from foretrace.memory.snapshot import Snapshot
+from foretrace.trace.collection import without_collection
 
 __all__ = [
     "document_snapshot",
@@ -73,7 +71,7 @@ def snapshot_from(
 ) -> Snapshot:
     """The snapshot in the bytes of a file called ``name``, unpacked; as `read_snapshot`."""
     repairs = [] if repairs is None else repairs
-    with _no_collection():
+    with without_collection():
         if not is_pickle(data):
             return document_snapshot(_json(data, name), name, repairs)
         entries = Entries()
@@ -100,7 +98,7 @@ def read_plain(path: str | Path, *, progress: Progress | None = None) -> Any:
     """The data in a snapshot file as Python objects, as ``pickle.load`` would give them; raises as `read_snapshot`."""
     name = str(path)
     data = file_bytes(path, [])
-    with _no_collection():
+    with without_collection():
         raw = _load(data, name, None, progress) if is_pickle(data) else _json(data, name)
     _refuse_other(raw, name)
     return raw
@@ -122,18 +120,6 @@ def _all_there(raw: object, entries: Entries) -> bool:
         return len(entries) == 0
     held = sum(trace.count(CONSUMED) for trace in traces if isinstance(trace, list))
     return held == len(entries) == sum(len(trace) for trace in traces if isinstance(trace, list | tuple))
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Without the garbage collector, which would walk all that is being built again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def file_bytes(path: str | Path, repairs: list[str]) -> bytes:

@@ -105,6 +105,8 @@ def load_plain(
             raise PickleError(f"is cut off after {len(data)} bytes; copy or record it again") from None
         raise damaged(reader.at, "an operation finds nothing to work on") from None
     except (ValueError, TypeError, OverflowError, UnicodeError, RecursionError) as error:
+        if collector is not None and isinstance(error, TypeError):
+            raise TakenAwayError from None  # what stands for a list may be at fault: read as it stands, it shows
         raise damaged(reader.at, f"{type(error).__name__}: {str(error)[:80]}") from None
 
 
