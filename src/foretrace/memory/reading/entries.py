@@ -24,8 +24,7 @@ from foretrace.knowledge.snapshots import (
     NO_TEXT,
     UNKNOWN_FREE,
 )
-from foretrace.memory.reading.notes import Notes, is_whole, shown
-from foretrace.memory.reading.notes import text_of
+from foretrace.memory.reading.notes import Notes, is_whole, shown, text_of
 from foretrace.memory.snapshot import ACTIONS, Frame, History, Stacks
 
 __all__ = ["Entries", "frame_of"]
