@@ -42,7 +42,8 @@ def test_four_times_the_rows_cost_about_four_times_the_time(build):
 
     seconds(5)  # imports and tables
     small = min(seconds(50) for _ in range(2))
-    assert seconds(200) < 9 * small + 0.3
+    # The least of two, as of the small ones: a collection of garbage that other tests left falls into one of them.
+    assert min(seconds(200) for _ in range(2)) < 9 * small + 0.3
 
 
 def test_reading_for_a_comparison_costs_little_more_than_explaining():
