@@ -62,6 +62,25 @@ def test_the_summary_beside_it_says_the_same_as_far_as_it_goes(name: str):
         assert printed <= exact < printed + unit
 
 
+@pytest.mark.parametrize("form", ["memory_stats.json", "memory_summary.txt"])
+def test_counters_with_pending_frees_do_not_know_what_live_tensors_asked_for(form: str):
+    found = examine_file(str(DATA / "h200" / f"pending_frees.{form}"))
+    assert found.totals.requested_bytes is None
+    assert found.fragmentation.rounding_bytes is None
+    assert found.fragmentation.pending_bytes == 36.25 * MIB
+    assert "requested_pending" in [check.check for check in found.health]
+    exact = examine_file(str(DATA / "h200" / f"training.{form}"))
+    asked = examine(read("training")).totals.requested_bytes
+    assert exact.totals.requested_bytes <= asked < exact.totals.requested_bytes + exact.source.resolution_bytes
+
+
+def test_counters_with_more_asked_for_than_active_are_not_trusted(tmp_path: Path):
+    stats = counters("training") | {"requested_bytes.all.current": 10**12}
+    (tmp_path / "stats.json").write_text(json.dumps(stats), encoding="utf-8")
+    found = examine_file(str(tmp_path / "stats.json"))
+    assert [check.check for check in found.health if check.state == "bad"] == ["adds_up_requested"]
+
+
 def test_a_truncated_history_is_said_to_be_one():
     found = examine(read("truncated_history"))
     assert found.history.truncated is True

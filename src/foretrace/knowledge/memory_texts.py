@@ -114,6 +114,10 @@ NOT_IN_COUNTERS: Final = {
     "recorded",
     "requested": "what was asked for is not recorded, as in older versions: rounding and the peak of requested memory "
     "are unknown",
+    "requested_pending": "some frees wait for another stream, and the counter of what was asked for counts them as "
+    "well: what the live tensors asked for, and their rounding, are unknown",
+    "adds_up_requested": "the counters have more asked for than active: they were not read at one moment, or the file "
+    "is damaged",
     "adds_up": "{parts} of the counters are more than what is reserved: they were not read at one moment, or belong "
     "to another allocator backend",
     "missing": "not recorded: {names}",

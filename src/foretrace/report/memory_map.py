@@ -30,7 +30,8 @@ def bar(memory: Memory, width: int) -> list[Line]:
         return []
     rounding = memory.fragmentation.rounding_bytes or 0
     parts = [
-        (_ACTIVE, "requested", allocated - rounding), (_ROUNDING, "rounding", rounding),
+        (_ACTIVE, "allocated" if memory.fragmentation.rounding_bytes is None else "requested", allocated - rounding),
+        (_ROUNDING, "rounding", rounding),
         (_PENDING, "pending", active - allocated), (_HOLE, "holes", holes), (_WHOLE, "whole segments", whole),
     ]  # fmt: skip
     if totals.device_used_bytes is not None:

@@ -82,7 +82,7 @@ def states(memory: Memory) -> dict[str, str]:
 def test_counters_are_exact_and_add_up():
     memory = read_stats(USUAL, "stats.json")
     assert (memory.source.format, memory.source.resolution_bytes, memory.source.device) == ("stats", 1, None)
-    assert memory.totals.requested_bytes == 299 * MIB
+    assert memory.totals.requested_bytes is None  # the counter has the pending frees in it
     assert memory.totals.allocated_bytes == 300 * MIB
     assert memory.totals.active_bytes == 310 * MIB
     assert memory.totals.reserved_bytes == 1000 * MIB
@@ -90,12 +90,14 @@ def test_counters_are_exact_and_add_up():
     assert memory.free.whole_segments_bytes == memory.fragmentation.soft_bytes == 300 * MIB
     assert memory.free.holes == 7
     assert memory.free.largest_hole_bytes is None
-    assert memory.fragmentation.rounding_bytes == MIB
+    assert memory.fragmentation.rounding_bytes is None
     assert memory.fragmentation.pending_bytes == 10 * MIB
     assert memory.fragmentation.stream_bytes is None
     assert memory.peak is not None
     assert (memory.peak.requested_bytes, memory.peak.unexplained_bytes, memory.peak.alive) == (900 * MIB, 900 * MIB, [])
-    assert states(memory) == {"expandable": "ok", "blocks": "suspect", "streams": "suspect"}
+    assert states(memory) == {
+        "expandable": "ok", "requested_pending": "suspect", "blocks": "suspect", "streams": "suspect",
+    }  # fmt: skip
 
 
 def test_retries_failures_holes_and_peaks_are_findings():
@@ -285,14 +287,18 @@ def test_any_counters_print_and_read_back_to_within_their_unit(
     unit = read.source.resolution_bytes
     for name in ("requested_bytes", "allocated_bytes", "active_bytes", "reserved_bytes"):
         is_, was = getattr(read.totals, name), getattr(exact.totals, name)
-        assert was - unit < is_ <= was
+        if None in (is_, was):
+            # What pending frees had asked for is counted with it.
+            assert (name, late > 0) == ("requested_bytes", True)
+        else:
+            assert was - unit < is_ <= was
     for memory in (exact, read):
         free, totals = memory.free, memory.totals
         if free.holes_bytes is not None:
             parts = free.holes_bytes + free.whole_segments_bytes + totals.active_bytes
             assert abs(totals.reserved_bytes - parts) <= (3 * unit if memory is read else 0)
     assert exact.free.holes_bytes in (cut, None)
-    assert exact.fragmentation.rounding_bytes == rounding
+    assert exact.fragmentation.rounding_bytes == (None if late else rounding)
 
 
 json_like = st.recursive(

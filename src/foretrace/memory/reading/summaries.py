@@ -182,8 +182,10 @@ def _document(
             # Limits and settings, such as max_split_size, are -1 or the largest number where they are not set.
             if name.endswith(_SHOWN) and not 0 <= value <= MOST_BYTES:
                 raise InputError(COUNTERS_BEYOND.format(path=path, name=name, value=value))
+    pending = _less(counters.now("active_bytes"), counters.now("allocated_bytes"))
     totals = Totals(
-        requested_bytes=counters.now("requested_bytes"),
+        # Torch's own number counts what is freed and pending as well; how much of it that is, counters do not say.
+        requested_bytes=None if pending else counters.now("requested_bytes"),
         allocated_bytes=counters.now("allocated_bytes"),
         active_bytes=counters.now("active_bytes"),
         reserved_bytes=counters.now("reserved_bytes"),
@@ -200,7 +202,7 @@ def _document(
             soft_bytes=free.whole_segments_bytes,
             stream_bytes=None,
             rounding_bytes=_less(totals.allocated_bytes, totals.requested_bytes),
-            pending_bytes=_less(totals.active_bytes, totals.allocated_bytes),
+            pending_bytes=pending,
         ),
         segments=[],
         blocks=[],
@@ -243,8 +245,7 @@ def _free(counters: _Counters, totals: Totals) -> tuple[Free, list[Health]]:
         else:
             whole = max(0, whole)
             health.append(_check("expandable_unknown", state="ok", name="expandable"))
-    if totals.requested_bytes is None:
-        health.append(_check("requested"))
+    health += _asked(counters, totals)
     health += [_check("blocks"), _check("streams")]
     if counters.unit > 1:
         health.append(_check("cut", state="ok", unit=mebibytes(counters.unit).removeprefix("1 ")))
@@ -257,6 +258,17 @@ def _free(counters: _Counters, totals: Totals) -> tuple[Free, list[Health]]:
         ),
         health,
     )
+
+
+def _asked(counters: _Counters, totals: Totals) -> list[Health]:
+    """Why what live tensors asked for is unknown, if it is; and whether what was counted can be."""
+    counted, active = counters.now("requested_bytes"), totals.active_bytes
+    if counted is None:
+        return [_check("requested")]
+    # Numbers that are cut may differ by one unit each.
+    if active is not None and counted > active + 2 * (counters.unit if counters.unit > 1 else 0):
+        return [_check("adds_up_requested", state="bad")]
+    return [] if totals.requested_bytes is not None else [_check("requested_pending")]
 
 
 def _check(
