@@ -11,7 +11,7 @@ from foretrace.memory.allocator.sizes import Settings
 from foretrace.memory.beside import device_beside
 from foretrace.memory.findings import Facts, find
 from foretrace.memory.frames import own_lines
-from foretrace.memory.history import flushes, history_info, peak
+from foretrace.memory.history import flushes, history_info, peak, replayed
 from foretrace.memory.pins import pins
 from foretrace.memory.reading import read_any
 from foretrace.memory.snapshot import DEFAULT_POOL, Segment, Snapshot, Stacks
@@ -32,6 +32,7 @@ __all__ = ["examine", "examine_file"]
 Progress = Callable[[int, int], None]
 
 
+@without_collection()
 def examine_file(
     path: str,
     *,
@@ -51,32 +52,7 @@ def examine_file(
 
     Raises `InputError` for a file that is none of them, and where something is asked that only a snapshot can answer.
     """
-    with without_collection():
-        return _examine_file(
-            path,
-            read_any(path, device=device, progress=progress),
-            device=device,
-            request_bytes=request_bytes,
-            stream=stream,
-            pool=pool,
-            device_free_bytes=device_free_bytes,
-            device_total_bytes=device_total_bytes,
-            limit_bytes=limit_bytes,
-        )
-
-
-def _examine_file(
-    path: str,
-    read: Snapshot | Memory,
-    *,
-    device: int | None,
-    request_bytes: int | None,
-    stream: int | None,
-    pool: tuple[int, int] | None,
-    device_free_bytes: int | None,
-    device_total_bytes: int | None,
-    limit_bytes: int | None,
-) -> Memory:
+    read = read_any(path, device=device, progress=progress)
     asked = {
         "--request": request_bytes,
         "--stream": stream,
@@ -139,7 +115,8 @@ def examine(
     unused = free(segments, settings.page_bytes)
     kinds = fragmentation(segments, owner)
     pinned = pins(segments, snapshot.stacks)
-    history = history_info(snapshot, number)
+    done = replayed(snapshot, number)
+    history = history_info(snapshot, number, done)
     facts = Facts(
         segments=segments,
         owner=owner,
@@ -183,7 +160,7 @@ def examine(
             device_total_bytes=device_total_bytes,
             limit_bytes=limit_bytes,
         ),
-        peak=peak(snapshot, number),
+        peak=peak(snapshot, number, done),
         history=history,
     )
 

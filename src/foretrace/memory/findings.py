@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from foretrace.knowledge.fragmentation import LEAST_BYTES, LEAST_SHARE, ROUNDING_SHARE
+from foretrace.knowledge.fragmentation import LEAST_BYTES, ROUNDING_SHARE
 from foretrace.knowledge.rules_snapshot import EXPANDABLE_ADVICE, REFUSED, SNAPSHOT_RULES
 from foretrace.memory.accounts import Owner, idle_elsewhere, sparse
+from foretrace.memory.finding import finding, much
 from foretrace.memory.history import Flush
 from foretrace.memory.snapshot import Segment
 from foretrace.model.memory import Fragmentation, Free, HistoryInfo, MemoryFinding, Pin, Totals
@@ -40,26 +41,16 @@ class Facts:
 
 def find(facts: Facts) -> list[MemoryFinding]:
     """Everything the rules find, warnings first, then by bytes."""
-    found = [finding for rule in _RULES for finding in rule(facts)]
+    found = [one for rule in _RULES for one in rule(facts)]
     return sorted(found, key=lambda one: (_ORDER[one.severity], one.rule != _FIRST, -(one.bytes or 0)))
 
 
 def _finding(rule: str, size: int | None, **places: object) -> MemoryFinding:
-    text = SNAPSHOT_RULES[rule]
-    return MemoryFinding(
-        rule=rule,
-        severity=text.severity,
-        title=text.title.format(**places),
-        explanation=text.explanation.format(**places),
-        suggestion=None if text.suggestion is None else text.suggestion.format(**places),
-        bytes=size,
-        source=text.source,
-    )
+    return finding(SNAPSHOT_RULES, rule, size, **places)
 
 
 def _much(size: int | None, facts: Facts) -> bool:
-    reserved = facts.totals.reserved_bytes or 0
-    return size is not None and size >= LEAST_BYTES and size >= LEAST_SHARE * reserved
+    return much(size, facts.totals.reserved_bytes)
 
 
 def _share(size: int | None, facts: Facts) -> str:

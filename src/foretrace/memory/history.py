@@ -17,7 +17,7 @@ from foretrace.memory.replay import NUMBER, Ints, Replay, entries_of, replay
 from foretrace.memory.snapshot import NO_STACK, Annotation, Block, History, Snapshot
 from foretrace.model.memory import Alive, HistoryInfo, OutOfMemory, Peak
 
-__all__ = ["Flush", "flushes", "history_info", "peak"]
+__all__ = ["Flush", "flushes", "history_info", "peak", "replayed"]
 
 _GIVES_BACK: Final = ("segment_free", "segment_unmap")
 _TAKES: Final = ("segment_alloc", "segment_map")
@@ -41,20 +41,29 @@ class Flush:
     stack: list[str]
 
 
-def peak(snapshot: Snapshot, device: int) -> Peak | None:
+def replayed(snapshot: Snapshot, device: int) -> Replay | None:
+    """The device's history, replayed, for `peak` and `history_info` to share; None where there is none.
+
+    Raises `InputError` for sizes beyond reason.
+    """
+    history = snapshot.history(device)
+    return None if history is None else replay(history, _live(snapshot, device), snapshot.path)
+
+
+def peak(snapshot: Snapshot, device: int, done: Replay | None = None) -> Peak | None:
     """The most that was held at once within the history, in bytes asked for, and by whom; the first such moment.
 
     ``alive`` and ``unexplained_bytes`` add up to it. Allocations are joined by the line of the program and the
     innermost annotation that was open when they were made; one from before the history has its live block's stack,
     and is unexplained without one. From the `MOST_ORIGINS`-th on, origins are one item, `OTHER_PLACES`.
 
-    None where the device has no history, or one recorded without allocations or frees. Raises `InputError` for sizes
-    beyond reason.
+    None where the device has no history, or one recorded without allocations or frees. ``done``: what `replayed` gave,
+    where it is at hand. Raises `InputError` for sizes beyond reason.
     """
     history = snapshot.history(device)
-    if history is None:
+    done = done or replayed(snapshot, device)
+    if history is None or done is None:
         return None
-    done = replay(history, _live(snapshot, device), snapshot.path)
     if done.lost and not (_has(history, "alloc") and _has(history, "free_completed", "free_requested")):
         return None
     place = int(np.argmax(done.held))
@@ -77,7 +86,7 @@ def peak(snapshot: Snapshot, device: int) -> Peak | None:
     )
 
 
-def history_info(snapshot: Snapshot, device: int) -> HistoryInfo | None:
+def history_info(snapshot: Snapshot, device: int, done: Replay | None = None) -> HistoryInfo | None:
     """What was recorded of a device's past. None where neither entries nor a live block's stack were.
 
     ``segment_allocs`` and ``segment_frees`` count mapped and unmapped pages of expandable segments too.
@@ -85,19 +94,19 @@ def history_info(snapshot: Snapshot, device: int) -> HistoryInfo | None:
     ``truncated``: the allocator keeps the last `max_entries` and does not record how many that is. False where the
     history begins with nothing reserved; True where a live block or segment has a stack, so that recording was on
     when it was made, and yet no entry, or where the number of entries is as round as such a limit is; else None, as
-    a history that began late and one whose beginning was overwritten look alike.
+    a history that began late and one whose beginning was overwritten look alike. ``done``: as for `peak`.
     """
     history = snapshot.history(device)
     live = _live(snapshot, device)
     own_stack = sum(block.stack != NO_STACK for block in live)
-    if history is None:
+    done = done or replayed(snapshot, device)
+    if history is None or done is None:
         if not own_stack:
             return None
         return HistoryInfo(
             entries=0, span_us=None, truncated=None, live_blocks=len(live), live_blocks_with_stack=own_stack,
             out_of_memory=[], segment_allocs=0, segment_frees=0,
         )  # fmt: skip
-    done = replay(history, live, snapshot.path)
     first, last = _times(history)
     return HistoryInfo(
         entries=len(history),

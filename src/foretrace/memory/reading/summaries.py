@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from foretrace.errors import InputError
-from foretrace.knowledge.fragmentation import LEAST_BYTES, LEAST_SHARE
 from foretrace.knowledge.memory_texts import (
     COUNTER_RULES,
     COUNTERS_BEYOND,
@@ -29,6 +28,7 @@ from foretrace.knowledge.memory_texts import (
     SUMMARY_UNITS,
     UNREADABLE_COUNTERS,
 )
+from foretrace.memory.finding import finding, much
 from foretrace.model.memory import DeviceTotals, Fragmentation, Free, Memory, MemoryFinding, Peak, Source, Totals
 from foretrace.model.report import Health
 from foretrace.model.words import count, listed, mebibytes, share_of
@@ -302,7 +302,7 @@ def _findings(counters: _Counters, totals: Totals, free: Free) -> Iterator[Memor
     if retries:
         yield _finding("allocator_retries", None, times=count(retries, "time"))
     holes, reserved = free.holes_bytes, totals.reserved_bytes
-    if holes and reserved and holes >= LEAST_BYTES and holes >= LEAST_SHARE * reserved:
+    if holes and reserved and much(holes, reserved):
         yield _finding("holes", holes, bytes=mebibytes(holes), share=share_of(holes / reserved))
     pools = {
         key: size
@@ -318,13 +318,4 @@ def _findings(counters: _Counters, totals: Totals, free: Free) -> Iterator[Memor
 
 
 def _finding(rule: str, size: int | None, **places: object) -> MemoryFinding:
-    text = COUNTER_RULES[rule]
-    return MemoryFinding(
-        rule=rule,
-        severity=text.severity,
-        title=text.title.format(**places),
-        explanation=text.explanation,
-        suggestion=text.suggestion,
-        bytes=size,
-        source=text.source,
-    )
+    return finding(COUNTER_RULES, rule, size, **places)
