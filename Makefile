@@ -5,9 +5,11 @@ PYTHON ?= python3
 LOCK := requirements/lock.txt
 # Installs without what pip would only print.
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+# Installing Debian packages needs root.
+ROOT_SHELL := $(shell test "$$(id -u)" = 0 || echo sudo)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format test-gpu golden bench clean
+.PHONY: help demo test check browser docs format test-gpu golden bench clean
 
 help: ## list the verbs
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -27,6 +29,14 @@ $(VENV)/.dev: pyproject.toml $(LOCK) | $(VENV)/bin/python
 	$(PIP) --no-deps --editable .
 	@touch $@ $(VENV)/.demo
 
+$(VENV)/.browser: requirements/browser.txt $(VENV)/.dev
+	$(PIP) --requirement requirements/browser.txt
+	@touch $@
+
+$(VENV)/.docs: requirements/docs.txt $(VENV)/.dev
+	$(PIP) --requirement requirements/docs.txt
+	@touch $@
+
 demo: $(VENV)/.demo ## profile an MLP here; then guess, predict and explain one that was recorded on an H200
 	@$(BIN)/foretrace demo
 
@@ -38,6 +48,13 @@ check: $(VENV)/.dev ## format, lint, types, import rules
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+browser: $(VENV)/.browser ## open the HTML reports in a headless Chromium (installs Debian's where there is none)
+	@command -v chromium >/dev/null || { $(ROOT_SHELL) apt-get update -qq && $(ROOT_SHELL) apt-get install -y -qq chromium >/dev/null; }
+	$(BIN)/python -m pytest tests/browser -m browser -q
+
+docs: $(VENV)/.docs ## build the documentation site into site/, broken links forbidden
+	$(BIN)/mkdocs build --strict --quiet
 
 format: $(VENV)/.dev ## mend format and lint where that is safe
 	$(BIN)/ruff format .
@@ -53,4 +70,4 @@ bench: $(VENV)/.dev ## measure how fast traces are read against HTA, and start-u
 	$(BIN)/python benchmarks/reading.py
 
 clean: ## remove what the verbs above made, recordings excepted
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,1 @@
+"""foretrace inside other programs: pytest, notebooks, trainers, and agents over the Model Context Protocol."""

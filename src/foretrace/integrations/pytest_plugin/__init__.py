@@ -1,0 +1,1 @@
+"""The pytest plugin: what a test runs on the GPU is held against what it says."""

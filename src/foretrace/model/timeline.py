@@ -1,0 +1,72 @@
+"""A timeline to be drawn: what ran when, in which lane, as columns.
+
+It is made of a ``Trace`` by ``analysis/timeline.py`` and drawn by the HTML report. Times are int64 nanoseconds since
+the trace's origin, the zero of every ``start_us`` in a report. A row keeps the number of its event in the file, by
+which reports and findings name events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Band", "DrawnLane", "Timeline"]
+
+
+@dataclass(frozen=True)
+class DrawnLane:
+    """One thread of the CPU, or one stream of a GPU."""
+
+    title: str  # "thread 12 (python)", "stream 7"
+    group: str  # "CPU, process 4711", "GPU 0: NVIDIA H200"
+    side: Literal["cpu", "gpu"]
+    depth: int  # rows that lie under each other in it at most
+
+
+@dataclass(frozen=True)
+class Band:
+    """A step, drawn behind all lanes; ns since the origin."""
+
+    label: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(eq=False)
+class Timeline:
+    """Rows in order of lane, then start.
+
+    Attributes:
+        lanes: CPU threads first, then streams, each in the order in which they are drawn.
+        lane: uint16, position in ``lanes``.
+        depth: uint16, 0 is the outermost.
+        start: int64 ns since the origin; duration: int64 ns.
+        name: uint32, position in ``names``.
+        kind: uint8, position in ``kinds``: of a GPU row the kind in the report (a kernel kind, memcpy, memset), of a
+            CPU row what it is (operator, annotation, call, python).
+        event: int64, the event of the file.
+        arrow_from, arrow_to: uint32, positions of rows: a launch, and what it put on a stream.
+        bands: the steps.
+        left_out: rows that are not drawn, by the reason.
+    """
+
+    lanes: list[DrawnLane]
+    names: list[str]
+    kinds: list[str]
+    lane: NDArray[np.uint16]
+    depth: NDArray[np.uint16]
+    start: NDArray[np.int64]
+    duration: NDArray[np.int64]
+    name: NDArray[np.uint32]
+    kind: NDArray[np.uint8]
+    event: NDArray[np.int64]
+    arrow_from: NDArray[np.uint32]
+    arrow_to: NDArray[np.uint32]
+    bands: list[Band] = field(default_factory=list)
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.start)
