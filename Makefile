@@ -54,7 +54,8 @@ browser: $(VENV)/.browser ## open the HTML reports in a headless Chromium (insta
 	$(BIN)/python -m pytest tests/browser -m browser -q
 
 docs: $(VENV)/.docs ## build the documentation site into site/, broken links forbidden
-	$(BIN)/mkdocs build --strict --quiet
+	@# Without --quiet: it hides the warnings that --strict fails on, from --strict too.
+	$(BIN)/mkdocs build --strict
 
 format: $(VENV)/.dev ## mend format and lint where that is safe
 	$(BIN)/ruff format .

@@ -89,3 +89,9 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext foretrace`` in a notebook: brings the cell magic ``%%foretrace``."""
+    magic = import_module("foretrace.integrations.notebook.magic")
+    shell.register_magics(magic.ForetraceMagics)

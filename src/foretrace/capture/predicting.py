@@ -38,7 +38,8 @@ def predict(
     Args:
         function: a module or a function of tensors. Modules of `foretrace.fused` in it are predicted as their
             dispatcher would run them on that GPU.
-        inputs, keywords: its arguments; tensors without data (``device="meta"``) do.
+        inputs: its arguments; tensors without data (``device="meta"``) do.
+        keywords: its arguments by name, likewise.
         gpu: a GPU of the datasheet table, by any of its names (``"H200"``).
         name: what to call the program; by default what it is called in the code.
         variant: ``eager``, ``compile``, ``foretrace`` or ``liger`` (MLPs replaced by fused modules).

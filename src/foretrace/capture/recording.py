@@ -339,6 +339,11 @@ class Recording:
     # ---- results ---------------------------------------------------------------------------------
 
     @property
+    def finished(self) -> bool:
+        """Whether the recording is over and its trace written."""
+        return self._path is not None
+
+    @property
     def path(self) -> Path:
         """Where the trace was written; raises :class:`CaptureError` as long as it is not."""
         if self._path is None:

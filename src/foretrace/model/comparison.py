@@ -14,6 +14,8 @@ from typing import Literal
 
 import msgspec
 
+from foretrace.model.shown import Shown
+
 __all__ = [
     "CATEGORIES",
     "SCHEMA",
@@ -229,7 +231,7 @@ class Conclusion(msgspec.Struct, kw_only=True):
     same: list[str]
 
 
-class Comparison(msgspec.Struct, kw_only=True):
+class Comparison(msgspec.Struct, Shown, kw_only=True):
     """Everything foretrace says about several traces side by side; the first is the baseline."""
 
     schema: Literal["foretrace.compare/1"] = SCHEMA

@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from foretrace.model.report import Evidence
+from foretrace.model.shown import Shown
 
 __all__ = [
     "CHECK_SCHEMA_NAME",
@@ -157,7 +158,7 @@ class Surprise(msgspec.Struct, kw_only=True):
     evidence: list[Evidence] = []
 
 
-class Checked(msgspec.Struct, kw_only=True):
+class Checked(msgspec.Struct, Shown, kw_only=True):
     """A trace held against expectations; the JSON contract of ``foretrace check``."""
 
     schema: Literal["foretrace.check/1"] = CHECK_SCHEMA_NAME

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from foretrace.model.report import Health, Severity
+from foretrace.model.shown import Shown
 
 __all__ = [
     "SCHEMA",
@@ -216,7 +217,7 @@ class MemoryFinding(msgspec.Struct, kw_only=True):
     source: str | None
 
 
-class Memory(msgspec.Struct, kw_only=True):
+class Memory(msgspec.Struct, Shown, kw_only=True):
     """Everything foretrace says of one device's memory."""
 
     def __repr__(self) -> str:

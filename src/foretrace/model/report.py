@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from foretrace.model.prediction import PredictionInfo
+from foretrace.model.shown import Shown
 from foretrace.model.trace_memory import TraceMemory
 
 __all__ = [
@@ -326,7 +327,7 @@ class Gap(msgspec.Struct, kw_only=True):
     detail: str | None
 
 
-class Report(msgspec.Struct, kw_only=True):
+class Report(msgspec.Struct, Shown, kw_only=True):
     """Everything foretrace says about a trace; the JSON contract of the command line."""
 
     schema: Literal["foretrace.report/1"] = SCHEMA

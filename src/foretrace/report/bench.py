@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from foretrace.model.bench import Bench, Result, ShapeResult, Sweep
 from foretrace.model.words import UNKNOWN, bytes_of, count, flop, listed, number, scale_of_times, share_of, time
+from foretrace.report.ink import finished
 from foretrace.report.table import Cell, Column, table
-from foretrace.report.text import Line, Span, fitted, line, paint, plain, wrap
+from foretrace.report.text import Line, Span, line, wrap
 from foretrace.report.view import View
 
 __all__ = ["render_bench"]
@@ -26,8 +27,7 @@ def render_bench(bench: Bench, view: View | None = None) -> str:
     ]
     if bench.sweep is not None:
         content += [[], *_sweep(bench.sweep, view.width)]
-    content = [fitted(row, view.width) for row in content]
-    return paint(content) if view.color else plain(content)
+    return finished(content, view)
 
 
 def _title(bench: Bench) -> Line:

@@ -7,7 +7,8 @@ from pathlib import PurePath
 from foretrace.model.expectations import Account, Checked, Outcome, Scope, Surprise
 from foretrace.model.report import Evidence
 from foretrace.model.words import count, listed, time
-from foretrace.report.text import Line, Span, cut, fitted, line, paint, plain, width_of
+from foretrace.report.ink import finished
+from foretrace.report.text import Line, Span, cut, line, width_of
 from foretrace.report.trust import paragraph
 from foretrace.report.view import View
 
@@ -27,8 +28,7 @@ def render_check(checked: Checked, view: View | None = None, *, guess: bool = Fa
     """
     view = view or View()
     content = [*_title(checked, view, guess), *_check_lines(checked, view), [], score(checked, guess=guess)]
-    content = [fitted(row, view.width) for row in content]
-    return paint(content) if view.color else plain(content)
+    return finished(content, view)
 
 
 def _check_lines(checked: Checked, view: View) -> list[Line]:

@@ -6,8 +6,9 @@ from foretrace.model.comparison import Comparison, Gate, OperatorChange, Pair
 from foretrace.model.words import UNKNOWN, bytes_of, listed, number, time
 from foretrace.report import compare_cells as cells
 from foretrace.report.clock import more
+from foretrace.report.ink import finished
 from foretrace.report.table import Column, table
-from foretrace.report.text import Line, Span, cut, fitted, line, paint, plain
+from foretrace.report.text import Line, Span, cut, line
 from foretrace.report.trust import paragraph
 from foretrace.report.view import View
 
@@ -30,8 +31,7 @@ def render_comparison(comparison: Comparison, view: View | None = None) -> str:
     content += [[], *_conclusion(comparison, view)]
     if comparison.gates:
         content += [[], *_gates(comparison, view)]
-    content = [fitted(row, view.width) for row in content]
-    return paint(content) if view.color else plain(content)
+    return finished(content, view)
 
 
 def _title(comparison: Comparison, view: View) -> list[Line]:

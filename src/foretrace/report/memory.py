@@ -7,9 +7,10 @@ from pathlib import PurePath
 from foretrace.knowledge.fragmentation import LEAST_BYTES
 from foretrace.model.memory import Alive, Memory, MemoryFinding, Pin, Request
 from foretrace.model.words import UNKNOWN, count, mebibytes, number, owner_of, share_of, time
+from foretrace.report.ink import finished
 from foretrace.report.memory_map import bar, map_lines
 from foretrace.report.table import Column, table
-from foretrace.report.text import Line, Span, cut, fitted, line, paint, plain
+from foretrace.report.text import Line, Span, cut, line
 from foretrace.report.trust import paragraph
 from foretrace.report.view import View
 
@@ -44,8 +45,7 @@ def render_memory(memory: Memory, view: View | None = None, *, segments: bool = 
         parts.append(map_lines(memory, view))
     for part in parts:
         content += [[], *part] if part else []
-    content = [fitted(row, view.width) for row in content]
-    return paint(content) if view.color else plain(content)
+    return finished(content, view)
 
 
 def _title(memory: Memory, view: View) -> list[Line]:

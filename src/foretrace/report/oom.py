@@ -8,7 +8,8 @@ from pathlib import PurePath
 from foretrace.knowledge.out_of_memory import printed
 from foretrace.model.oom import Account, Explanation, Oom, Remedy, Size
 from foretrace.model.words import count, listed
-from foretrace.report.text import Line, Span, cut, fitted, line, paint, plain
+from foretrace.report.ink import finished
+from foretrace.report.text import Line, Span, cut, line
 from foretrace.report.trust import paragraph
 from foretrace.report.view import View
 
@@ -48,8 +49,7 @@ def render_oom(oom: Oom, view: View | None = None) -> str:
     for explanation, alike in _kinds(oom, view):
         content += [[], *_message(explanation, view, numbered=len(oom.messages) > 1)]
         content += _alike(alike, view)
-    content = [fitted(row, view.width) for row in content]
-    return paint(content) if view.color else plain(content)
+    return finished(content, view)
 
 
 def _kinds(oom: Oom, view: View) -> list[tuple[Explanation, list[Explanation]]]:

@@ -6,8 +6,9 @@ from foretrace.model.prediction import PredictedGroup, PredictionInfo
 from foretrace.model.report import Report
 from foretrace.model.words import UNKNOWN, bytes_of, count, flop, listed, number, percent, scale_of_times, time
 from foretrace.report.clock import more
+from foretrace.report.ink import finished
 from foretrace.report.table import Column, table
-from foretrace.report.text import Line, Span, fitted, line, note, paint, plain
+from foretrace.report.text import Line, Span, line, note
 from foretrace.report.trust import paragraph
 from foretrace.report.view import View
 
@@ -29,8 +30,7 @@ def render_prediction(report: Report, view: View | None = None) -> str:
     view = view or View()
     content = [*_title(info, view), [], *_totals(info, report, view), [], *_kernels(info, view)]
     content += [*_unknown(info, view), *_foot(info, view)]
-    content = [fitted(row, view.width) for row in content]
-    return paint(content) if view.color else plain(content)
+    return finished(content, view)
 
 
 def _title(info: PredictionInfo, view: View) -> list[Line]:

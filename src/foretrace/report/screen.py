@@ -106,7 +106,11 @@ def _findings(report: Report, view: View, rows: int) -> list[Line]:
     lines = [head, *advice.finding_lines(report, view.width, limit)]
     left = 0 if limit is None else len(report.findings) - limit
     if left > 0:
-        lines.append(line(Span(f"  + {left} more; why, where and what to do: --section findings", "dim")))
+        lines.append(line(Span(f"  + {left} more; why, where and what to do: {_findings_place(view)}", "dim")))
     elif not view.everything:
-        lines.append(line(Span("  why, where and what to do: --section findings", "dim")))
+        lines.append(line(Span(f"  why, where and what to do: {_findings_place(view)}", "dim")))
     return lines
+
+
+def _findings_place(view: View) -> str:
+    return "below" if view.html else "--section findings"

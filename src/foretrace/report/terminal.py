@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from foretrace.model.report import Report
 from foretrace.report import advice, clock, host, screen, trace_memory, trust, work
-from foretrace.report.text import Line, Span, fitted, paint, plain
+from foretrace.report.ink import finished
+from foretrace.report.text import Line, Span
 from foretrace.report.view import SECTIONS, View
 
-__all__ = ["render"]
+__all__ = ["render", "section"]
 
 _RENDERERS = {
     "health": trust.health,
@@ -45,10 +46,10 @@ def render(report: Report, view: View | None = None) -> str:
         wanted = [name for name in SECTIONS if name not in _WHERE_RECORDED or report.memory is not None]
         wanted = wanted if view.everything else []
     for name in wanted:
-        content += [[], *_section(name, report, view)]
-    content = [fitted(row, view.width) for row in content]
-    return paint(content) if view.color else plain(content)
+        content += [[], [Span(SECTIONS[name].upper(), "section")], *section(name, report, view)]
+    return finished(content, view)
 
 
-def _section(name: str, report: Report, view: View) -> list[Line]:
-    return [[Span(SECTIONS[name].upper(), "section")], *_RENDERERS[name](report, view)]
+def section(name: str, report: Report, view: View) -> list[Line]:
+    """The lines of one section, without its heading."""
+    return _RENDERERS[name](report, view)

@@ -35,6 +35,7 @@ class View:
     Attributes:
         width: terminal cells.
         color: with escape sequences, for a terminal only.
+        html: as a fragment of HTML, for a notebook; goes before ``color``.
         everything: the first screen and every section, every row, names in full.
         sections: only these sections (names of ``SECTIONS``).
         top: rows a table shows at most; ``None`` leaves it to each table.
@@ -43,6 +44,7 @@ class View:
 
     width: int = PLAIN_COLUMNS
     color: bool = False
+    html: bool = False
     everything: bool = False
     sections: tuple[str, ...] = ()
     top: int | None = None

@@ -66,9 +66,11 @@ def expect(
 
     Args:
         lines: clauses in the one-line form of the command line, or other expectations.
-        step, region, module, op: where the quantities are looked at: a step (its position, or its label such as
-            ``"#3"``), a ``record_function`` label, an ``nn.Module`` frame, an operator; names may be globs. Without
-            any, every active step must hold them.
+        step: where the quantities are looked at: a step, by its position or its label such as ``"#3"``. Without any
+            of these four, every active step must hold them.
+        region: likewise, a ``record_function`` label; this name and the next two may be globs.
+        module: likewise, an ``nn.Module`` frame.
+        op: likewise, an operator.
         kernel: patterns over the fields of kernels (``name``, ``tile``, ``layout``, ``parts``, …), each with a
             ``count`` (at least one, if none is given).
         quantities: any of the names in ``docs/concepts/expectations.md``: a number, a text such as ``">= 2"``,

@@ -1,0 +1,1 @@
+"""foretrace in a notebook: ``%load_ext foretrace``, then ``%%foretrace`` on top of a cell."""
