@@ -6,6 +6,7 @@ The tree::
     ├── InputError                  a file, a flag or a name the user gave cannot be used
     │   └── TraceReadError          a file is not a trace that can be read
     ├── MissingExtraError           an optional dependency is needed and absent
+    ├── SharingError                the Hub could not be reached, or refused what it was asked
     └── CaptureError                a recording could not be made, or cannot be trusted
         ├── ScheduleError           the schedule never reaches (or never left) its active steps
         ├── ProfilerActiveError     another profiler is already running in this process
@@ -25,6 +26,7 @@ __all__ = [
     "MissingExtraError",
     "ProfilerActiveError",
     "ScheduleError",
+    "SharingError",
     "TraceReadError",
 ]
 
@@ -45,6 +47,10 @@ class TraceReadError(InputError):
 
 class MissingExtraError(ForetraceError):
     """An optional dependency is needed for this and is not installed."""
+
+
+class SharingError(ForetraceError):
+    """The Hub could not be reached, or did not do what it was asked."""
 
 
 class CaptureError(ForetraceError):

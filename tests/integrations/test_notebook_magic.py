@@ -68,7 +68,7 @@ def test_expectations_make_the_value_a_check(tmp_path):
 def test_an_error_of_the_cell_is_shown_once_and_nothing_else(tmp_path):
     said = in_a_notebook('shell.run_cell("%%foretrace\\n1 / 0\\n")', tmp_path)
     assert sum("ZeroDivisionError" in words for words in said) == 2  # the heading of the traceback, and its last line
-    assert not any("CellFailed" in words for words in said)
+    assert not any("CellFailedError" in words for words in said)
 
 
 def test_a_wrong_flag_is_one_sentence(tmp_path):

@@ -11,7 +11,9 @@ import msgspec
 import pytest
 
 from comparison.comparing import COMPILED, EAGER, program
-from foretrace import check, compare, expect
+from foretrace import check, compare, expect, load
+from foretrace.analysis.tables import Tables
+from foretrace.analysis.tables.result import result_of
 from foretrace.cli.demo import SNAPSHOT
 from foretrace.memory.examining import examine_file
 from foretrace.memory.oom.explain import explain_text
@@ -20,8 +22,10 @@ from foretrace.model.comparison import Comparison
 from foretrace.model.expectations import Checked
 from foretrace.model.memory import Memory
 from foretrace.model.oom import Oom
+from foretrace.model.query import QueryResult
 from foretrace.model.report import Report
 from foretrace.model.schema import DOCUMENTS, schema_of, schema_path, schema_text
+from foretrace.model.share import LeftOutFile, Shared, SharedFile
 from foretrace.report.json import to_json
 from report.samples import cpu_report, mlp_report
 from schemas import validator
@@ -43,6 +47,14 @@ def written(document: type[msgspec.Struct]) -> bytes:
         return to_json(compare([program(EAGER).trace(), program(COMPILED).trace()], fail_on=["kernels > +0"]))
     if document is Memory:
         return to_json(examine_file(str(SNAPSHOT), request_bytes=200 << 20))
+    if document is QueryResult:
+        with_a_gap = Tables(load(TRACE)).ask("select name, stream, duration_us from events", limit=20)
+        return to_json(result_of(with_a_gap))
+    if document is Shared:
+        file = SharedFile(path="a b.json", kind="trace", bytes=3, state="waiting", url="https://hub/a%20b.json")
+        left = LeftOutFile(path="x.pickle", reason="a snapshot")
+        shared = Shared(folder="f", bucket="ada/b", page="https://hub", private=None, files=[file], left_out=[left])
+        return to_json(shared)
     if document is Oom:
         return to_json(explain_text("CUDA out of memory. Tried to allocate 1.00 GiB"))
     return to_json(

@@ -19,6 +19,7 @@ from foretrace.analysis.operators import operator_table
 from foretrace.analysis.steps import step_reports
 from foretrace.analysis.verdict import verdict
 from foretrace.knowledge.kineto import RowKind
+from foretrace.knowledge.slimming import SLIM_KEY
 from foretrace.model.prediction import read_prediction
 from foretrace.model.report import Has, Report, Timing, TraceInfo
 from foretrace.model.sidefile import SideFile
@@ -137,7 +138,8 @@ def _warnings(context: Context) -> list[str]:
         said.append("the trace has no profiler steps: the whole of it is reported as one step")
     idle = [span.label for span in context.steps if span.index not in context.working_steps]
     if idle:
-        said.append(f"{', '.join(idle[:3])} holds no work (the loop ended before it): per-step numbers leave it out")
+        why = "marks where the trace was cut" if SLIM_KEY in trace.meta else "holds no work (the loop ended before it)"
+        said.append(f"{', '.join(idle[:3])} {why}: per-step numbers leave it out")
     if trace.links.graph.any():
         said.append(
             "kernels replayed by a CUDA graph have no operators or shapes: those ran when the graph was captured"

@@ -4,6 +4,7 @@
   foretrace compare eager.json.gz compiled.json.gz liger.json.gz
   foretrace compare A B --json                                 schema foretrace.compare/1
   foretrace compare A B -o changes.md                          Markdown (also --markdown)
+  foretrace compare A B --html changes.html                    also one page: the steps side by side; opens anywhere
   foretrace compare A B --fail-on "gpu_time > +3%"             exit code 1 where it holds
 
 --fail-on METRIC OP VALUE: a VALUE with a sign is the change from the baseline ("kernels > +0"), one without is
@@ -16,16 +17,19 @@ synchronizations, operators, bytes, flops, peak_memory, and the kernel kinds (ge
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foretrace.cli import flags
-from foretrace.cli.files import check_sources, deliver, reading, target_of, view_for
+from foretrace.cli.files import check_sources, deliver, page_target, reading, target_of, view_for, write
 from foretrace.cli.streams import say
 from foretrace.errors import InputError
 
 if TYPE_CHECKING:
+    from foretrace.comparison.subject import Subject
     from foretrace.model.comparison import Comparison
+    from foretrace.model.timeline import Timeline
 
 __all__ = ["add_arguments", "run"]
 
@@ -47,11 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--strict", action="store_true", help="a gate whose numbers are unknown fails as well")
     flags.add_rows(parser, everything="every row")
+    flags.add_html(parser, what="the comparison, with the compared steps under each other,")
 
 
 def run(args: argparse.Namespace) -> int:
     """Compare the traces; the exit code is 1 when a gate fails."""
-    from foretrace.comparison import compare
     from foretrace.comparison.gates import parse_condition
 
     if len(args.traces) < 2:
@@ -60,10 +64,31 @@ def run(args: argparse.Namespace) -> int:
     for text in args.fail_on:
         parse_condition(text)  # refused before large traces are read
     target = None if args.output == "-" else target_of(args.output, force=args.force, sources=args.traces)
-    with reading(args.traces):
-        comparison = compare(args.traces, fail_on=args.fail_on)
+    page = page_target(args.html, force=args.force, sources=args.traces, beside=target)
+    comparison, timelines = _compared(args.traces, args.fail_on, drawn=page is not None)
     deliver(_rendered(comparison, _form(args, target), args, target), target, force=args.force)
+    if page is not None:
+        from foretrace.report.html.compare import compare_page
+
+        write(page, compare_page(comparison, timelines), force=args.force)
     return _verdict(comparison, strict=args.strict)
+
+
+def _compared(paths: Sequence[str], fail_on: Sequence[str], *, drawn: bool) -> tuple[Comparison, list[Timeline | None]]:
+    """The comparison, and each compared step as something to draw where that is wanted; each trace is read once."""
+    from foretrace.comparison.compare import compare_subjects, read_with_trace
+
+    subjects: list[Subject] = []
+    timelines: list[Timeline | None] = []
+    with reading(paths):
+        for path in paths:
+            subject, trace = read_with_trace(path)
+            subjects.append(subject)
+            if drawn:
+                from foretrace.comparison.drawn import timeline_of_step
+
+                timelines.append(None if trace is None else timeline_of_step(subject, trace))
+    return compare_subjects(subjects, fail_on=fail_on), timelines
 
 
 def _form(args: argparse.Namespace, target: Path | None) -> str:

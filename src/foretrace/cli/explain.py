@@ -4,6 +4,7 @@
   foretrace explain trace.json.gz --all           everything, names in full
   foretrace explain trace.json.gz --section chain --section gemms
   foretrace explain trace.json.gz --json          schema foretrace.report/1, one line per trace
+  foretrace explain trace.json.gz --html report.html     also one page: timeline, tables, roofline; opens anywhere
   foretrace explain trace.json.gz --expect "gemm == 3"   then hold it against expectations (foretrace check)
   cat trace.json | foretrace explain -            from standard input
 
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foretrace.cli import expecting, flags
-from foretrace.cli.files import check_sources, deliver, reading, target_of, view_for
+from foretrace.cli.files import check_sources, deliver, page_target, reading, target_of, view_for, write
 from foretrace.cli.streams import say, to_stdout
 from foretrace.errors import ForetraceError, InputError
 from foretrace.report.text import clean
@@ -66,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"only this section; may be repeated: {', '.join(SECTIONS)}",
     )
+    flags.add_html(parser, what="the report, its timeline and its roofline")
     expecting.add_flags(parser)
 
 
@@ -73,13 +75,24 @@ def run(args: argparse.Namespace) -> int:
     """Explain every trace named; exit code 2 when one of several could not be read, 1 for a broken expectation."""
     sources = [*args.traces, *expecting.files_in(args.expect)]
     target = None if args.output == "-" else target_of(args.output, force=args.force, sources=sources)
+    one = None if len(args.traces) == 1 else "trace"
+    page = page_target(args.html, force=args.force, sources=sources, beside=target, one=one)
     view = view_for(target, everything=args.everything, sections=tuple(args.section), top=args.top)
     expectation = expecting.expectation_of(args.expect)
+    pages: list[bytes] | None = None if page is None else []
     parts, code = _explain_files(
-        args.traces, view=view, json=args.json, steps=args.step, expectation=expectation, strict=args.strict
+        args.traces,
+        view=view,
+        json=args.json,
+        steps=args.step,
+        expectation=expectation,
+        strict=args.strict,
+        pages=pages,
     )
     if parts:
         deliver((b"" if args.json else b"\n").join(parts), target, force=args.force)
+    if page is not None and pages:
+        write(page, pages[0], force=args.force)
     return code
 
 
@@ -107,8 +120,11 @@ def _explain_files(
     steps: Sequence[str] = (),
     expectation: Expectation | None = None,
     strict: bool = False,
+    pages: list[bytes] | None = None,
 ) -> tuple[list[bytes], int]:
     """The rendered reports in UTF-8, each followed by its check where something is expected, and the exit code.
+
+    Their HTML pages are added to ``pages``, where they are wanted.
 
     One trace that fails raises its error. Of several, each failure is said on standard error in one sentence
     and the others are explained.
@@ -131,6 +147,8 @@ def _explain_files(
             part += _rendered_check(checked, view, json)
             code = max(code, expecting.exit_code(checked, strict=strict))
         parts.append(part)
+        if pages is not None:
+            pages.append(explained.page(checked))
     return parts, code
 
 
@@ -148,6 +166,13 @@ class Explained:
         from foretrace.prediction.expect import judge
 
         return judge(self.report, expectation, trace=self.trace, side=self.side, steps=self.steps)
+
+    def page(self, checked: Checked | None = None) -> bytes:
+        """The report as one HTML page, with the check where there is one."""
+        from foretrace.analysis.timeline import timeline_of
+        from foretrace.report.html.explain import explain_page
+
+        return explain_page(self.report, timeline_of(self.trace, self.report, steps=self.steps), checked=checked)
 
 
 def read_and_explain(path: str, steps: Sequence[str] = ()) -> Explained:

@@ -18,7 +18,7 @@ from foretrace.errors import InputError
 from foretrace.report.text import clean, columns_of, wants_color
 from foretrace.report.view import View
 
-__all__ = ["check_sources", "deliver", "progress_of", "reading", "target_of", "view_for", "write"]
+__all__ = ["check_sources", "deliver", "page_target", "progress_of", "reading", "target_of", "view_for", "write"]
 
 _LARGE_BYTES = 50_000_000  # from here on reading takes long enough to say so
 _BAR = 30
@@ -100,6 +100,27 @@ def target_of(name: str | None, *, force: bool, sources: Sequence[str] = (), fla
     if target.is_file() and any(Path(path).is_file() and target.samefile(path) for path in sources if path != "-"):
         raise InputError(f"{target} is a file that is read here; {flag} never replaces it")
     refuse_taken(target, force=force)
+    return target
+
+
+def page_target(
+    name: str | None, *, force: bool, sources: Sequence[str], beside: Path | None = None, one: str | None = None
+) -> Path | None:
+    """The file that ``--html`` names; None where none was named.
+
+    ``sources``: what the command reads. ``beside``: the file that ``--output`` names. ``one``: what a page is of
+    ("trace"), where the command read several of them in one call and a page holds only one.
+
+    Raises:
+        InputError: it must not or cannot be written, or is one with the output.
+    """
+    if name is None:
+        return None
+    if one is not None:
+        raise InputError(f"--html makes the page of one {one}; write a page for each with a call of its own")
+    target = target_of(name, force=force, sources=sources, flag="--html")
+    if target is not None and beside is not None and target.absolute() == beside.absolute():
+        raise InputError(f"--html and --output both name {target}; give each a file of its own")
     return target
 
 

@@ -12,6 +12,7 @@ __all__ = [
     "VARIANTS",
     "VARIANTS_HELP",
     "add",
+    "add_html",
     "add_output",
     "add_rows",
     "check_seed",
@@ -48,6 +49,15 @@ def add_output(
     parser.add_argument("-o", "--output", metavar="FILE", help=output)
     parser.add_argument("--force", action="store_true", help="replace a file that exists")
     return form
+
+
+def add_html(parser: argparse._ActionsContainer, *, what: str) -> None:
+    """Declare ``--html``; ``what`` says what the page shows."""
+    parser.add_argument(
+        "--html",
+        metavar="REPORT.html",
+        help=f"also write {what} as one page that opens in a browser anywhere, without a network",
+    )
 
 
 def add_rows(parser: argparse.ArgumentParser, *, everything: str) -> None:

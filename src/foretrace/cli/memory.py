@@ -4,6 +4,7 @@
   foretrace memory snapshot.pickle --request 200MiB     would this allocation succeed now, from where, or why not
   foretrace memory snapshot.pickle --request 2GiB --device-free 10GiB --fail       the same as a gate, for CI
   foretrace memory snapshot.pickle --map                a row a segment: held, pending, holes, free
+  foretrace memory snapshot.pickle --html report.html   also one page: every segment and block, to zoom and search
   foretrace memory snapshot.pickle --json               schema foretrace.memory/1
   foretrace memory summary.txt                          memory_summary(), memory_stats(), a raw memory timeline
   foretrace memory convert snapshot.pickle --protocol 4 -o viewable.pickle      for viewers that refuse protocol 5
@@ -21,7 +22,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from foretrace.cli import flags
-from foretrace.cli.files import check_sources, deliver, progress_of, target_of, view_for
+from foretrace.cli.files import check_sources, deliver, page_target, progress_of, target_of, view_for, write
 from foretrace.cli.streams import say
 from foretrace.errors import InputError
 
@@ -32,7 +33,7 @@ _CONVERT = "convert"
 _OF_SCREENS = {
     "json": "json", "map": "map", "request": "request", "fail": "fail", "stream": "stream", "pool": "pool",
     "device": "device", "device-free": "device_free", "device-total": "device_total", "limit": "limit", "top": "top",
-    "all": "everything",
+    "all": "everything", "html": "html",
 }  # fmt: skip
 _PROTOCOL = 4  # the newest that every viewer reads
 _DIGITS = re.compile(r"[0-9]{1,30}(\.[0-9]{1,30})?")
@@ -63,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fail", action="store_true", help="exit code 1 unless the request would succeed")
     parser.add_argument("--map", action="store_true", help="draw the segments instead of what pins them and the peak")
     parser.add_argument("--protocol", type=int, choices=range(6), help="of convert: the pickle protocol (4)")
+    flags.add_html(parser, what="the memory and a map of its segments")
     flags.add_rows(parser, everything="every row, every segment")
 
 
@@ -114,6 +116,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("--fail is about a request: give --request SIZE as well")
     check_sources([path])
     target = None if args.output == "-" else target_of(args.output, force=args.force, sources=[path])
+    page = page_target(args.html, force=args.force, sources=[path], beside=target)
     from foretrace.memory.examining import examine_file
 
     with progress_of(path) as progress:
@@ -138,6 +141,10 @@ def run(args: argparse.Namespace) -> int:
         view = view_for(target, everything=args.everything, top=args.top)
         content = render_memory(memory, view, segments=args.map).encode("utf-8", "replace")
     deliver(content, target, force=args.force)
+    if page is not None:
+        from foretrace.report.html.memory import memory_page
+
+        write(page, memory_page(memory), force=args.force)
     return 1 if args.fail and (memory.request is None or memory.request.succeeds is not True) else 0
 
 

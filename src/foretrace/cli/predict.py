@@ -5,6 +5,7 @@
   foretrace predict model.py:make --gpu H200 --mode train make() returns (module, inputs)
   foretrace predict mlp --gpu H200 --variant compile --expectation mlp.toml
   foretrace predict mlp --gpu H200 -o mlp.trace.json.gz   the timeline, for explain, compare and Perfetto
+  foretrace predict mlp --gpu H200 --html mlp.html        also one page: timeline, intervals, roofline
 
 Nothing runs on a GPU: the program is traced on tensors without data (this needs PyTorch), and a time model says how
 long its kernels would take. --expectation writes what a recording should hold, for foretrace check TRACE FILE.
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from foretrace.cli import flags, streams
-from foretrace.cli.files import target_of, view_for
+from foretrace.cli.files import page_target, target_of, view_for, write
 from foretrace.cli.subject import Subject, add_size_flags, files_of, given_sizes
 from foretrace.errors import InputError
 from foretrace.version import torch_release
@@ -53,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--expectation", metavar="FILE", help="also write there what a recording should hold (.toml)")
     flags.add_rows(parser, everything="every row")
+    flags.add_html(parser, what="the prediction, its timeline and its roofline")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,6 +77,9 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--output and --expectation both name {output}")
     if output is not None and not output.name.endswith((".json", ".json.gz")):
         raise InputError(f"--output {output} is to hold a trace: end its name in .json or .json.gz")
+    page = page_target(args.html, force=args.force, sources=sources, beside=output)
+    if page is not None and expectation is not None and page.absolute() == expectation.absolute():
+        raise InputError(f"--html and --expectation both name {page}; give each a file of its own")
     with streams.apart(args.json):
         prediction = _predict(subject, args, gpu, release)
     _print(prediction, args)
@@ -83,6 +88,8 @@ def run(args: argparse.Namespace) -> int:
         streams.say(f"wrote the predicted timeline: {output}")
     if expectation is not None:
         _write_expectation(prediction, expectation, args)
+    if page is not None:
+        write(page, _page(prediction), force=args.force)
     return 0
 
 
@@ -149,6 +156,14 @@ def _print(prediction: Prediction, args: argparse.Namespace) -> None:
 
     view = view_for(everything=args.everything, top=args.top)
     streams.to_stdout(render_prediction(report, view).encode("utf-8", "replace"))
+
+
+def _page(prediction: Prediction) -> bytes:
+    from foretrace.analysis.timeline import timeline_of
+    from foretrace.report.html.predict import predict_page
+
+    report = prediction.report()
+    return predict_page(report, timeline_of(prediction.trace(), report))
 
 
 def _write_expectation(prediction: Prediction, path: Path, args: argparse.Namespace) -> None:

@@ -25,7 +25,7 @@ from foretrace.model.sidefile import SideFile, read_side
 from foretrace.model.words import number, share_of, time
 from foretrace.trace import Trace, load
 
-__all__ = ["compare", "read_subject"]
+__all__ = ["compare", "compare_subjects", "read_subject", "read_with_trace"]
 
 Source = Trace | Report | str | Path
 
@@ -44,8 +44,18 @@ def compare(traces: Sequence[Source], *, fail_on: Sequence[str] = ()) -> Compari
     """
     if len(traces) < 2:
         raise InputError("a comparison needs at least two traces; the first is the baseline")
+    for text in fail_on:
+        parse_condition(text)  # refused before large traces are read
+    return compare_subjects([read_subject(source) for source in traces], fail_on=fail_on)
+
+
+def compare_subjects(subjects: Sequence[Subject], *, fail_on: Sequence[str] = ()) -> Comparison:
+    """Like ``compare`` for traces that are read and reduced already.
+
+    Raises:
+        InputError: a condition that cannot be read.
+    """
     conditions = [parse_condition(text) for text in fail_on]
-    subjects = [read_subject(source) for source in traces]
     labels = _labels([subject.report.trace.path for subject in subjects])
     kin: list[Kinship] = []
     alignments: list[Alignment] = []
@@ -71,15 +81,20 @@ def compare(traces: Sequence[Source], *, fail_on: Sequence[str] = ()) -> Compari
 
 def read_subject(source: Source) -> Subject:
     """Read and reduce one of the traces; what is not compared is not kept."""
+    return read_with_trace(source)[0]
+
+
+def read_with_trace(source: Source) -> tuple[Subject, Trace | None]:
+    """Like ``read_subject``, with the trace itself; ``None`` for a report, which has none beside it."""
     if isinstance(source, Report):
-        return make_subject(source, None, None)
+        return make_subject(source, None, None), None
     if isinstance(source, Trace):
-        return make_subject(_report(source, None), source, None)
+        return make_subject(_report(source, None), source, None), source
     if (report := read_report(source)) is not None:
-        return make_subject(report, None, None)
+        return make_subject(report, None, None), None
     side = None if str(source) == "-" else read_side(source)
     trace = load(source)
-    return make_subject(_report(trace, side), trace, side)
+    return make_subject(_report(trace, side), trace, side), trace
 
 
 def _report(trace: Trace, side: SideFile | None) -> Report:

@@ -216,6 +216,8 @@ def _place(alignment: Alignment, spots: list[Spot]) -> Place:
         off=first.off,
         predicted_low_us=None if told is None else told[0],
         predicted_high_us=None if told is None else told[1],
+        a_events=[row.event for row in rows_a],
+        b_events=[row.event for row in rows_b],
     )
 
 

@@ -10,7 +10,7 @@ from foretrace.memory.allocator import simulate
 from foretrace.memory.allocator.sizes import Settings
 from foretrace.memory.beside import device_beside
 from foretrace.memory.findings import Facts, find
-from foretrace.memory.frames import own_lines
+from foretrace.memory.frames import own_lines, where
 from foretrace.memory.history import flushes, history_info, peak, replayed
 from foretrace.memory.pins import pins
 from foretrace.memory.reading import read_any
@@ -203,7 +203,7 @@ def _device_totals(snapshot: Snapshot, device: int) -> DeviceTotals:
 
 def _drawn(segments: Sequence[Segment], stacks: Stacks) -> tuple[list[MemoryBlock], list[MemorySegment]]:
     """Blocks and segments of the document, by address; the stack of each origin is put into words once."""
-    words: dict[int, list[str]] = {}
+    words: dict[int, tuple[list[str], str | None]] = {}
     blocks: list[MemoryBlock] = []
     rows: list[MemorySegment] = []
     for segment in sorted(segments, key=lambda one: one.address):
@@ -225,11 +225,17 @@ def _drawn(segments: Sequence[Segment], stacks: Stacks) -> tuple[list[MemoryBloc
         )
         for block in segment.blocks:
             if block.stack not in words:
-                words[block.stack] = own_lines(stacks.frames(block.stack))
-            stack = [] if block.state == "free" else words[block.stack]
+                frames = stacks.frames(block.stack)
+                words[block.stack] = own_lines(frames), where(frames)
+            stack, origin = ([], None) if block.state == "free" else words[block.stack]
             blocks.append(
                 MemoryBlock(
-                    address=block.address, size=block.size, requested=block.requested, state=block.state, stack=stack
+                    address=block.address,
+                    size=block.size,
+                    requested=block.requested,
+                    state=block.state,
+                    stack=stack,
+                    where=origin,
                 )
             )
     return blocks, rows

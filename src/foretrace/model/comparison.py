@@ -122,6 +122,8 @@ class Place(msgspec.Struct, kw_only=True):
     all. ``bytes_vanished``: logical bytes that no longer travel through memory; negative where more of them do.
     ``predicted_low_us`` and ``predicted_high_us``: the interval that the predicted side's rows were predicted with, as
     a sum over all. ``off``: on which side of its own interval each measured row of the place lies; ``None`` inside it.
+    ``a_events`` and ``b_events``: the events of the rows of all ``count`` places, one place after the other, each as
+    many as ``a`` and ``b`` hold rows.
     """
 
     category: CategoryName
@@ -139,6 +141,8 @@ class Place(msgspec.Struct, kw_only=True):
     off: Literal["below", "above"] | None = None
     predicted_low_us: float | None = None
     predicted_high_us: float | None = None
+    a_events: list[int] = []
+    b_events: list[int] = []
 
 
 class Category(msgspec.Struct, kw_only=True):

@@ -112,6 +112,7 @@ class MemoryBlock(msgspec.Struct, kw_only=True):
     requested: int | None
     state: BlockState
     stack: list[str]  # the program's own lines first; empty where none was recorded
+    where: str | None = None  # who allocated it, as in `Pin.where`; None of free blocks
 
 
 class MemorySegment(msgspec.Struct, kw_only=True):

@@ -17,7 +17,9 @@ from foretrace.model.comparison import Comparison
 from foretrace.model.expectations import Checked
 from foretrace.model.memory import Memory
 from foretrace.model.oom import Oom
+from foretrace.model.query import QueryResult
 from foretrace.model.report import Report
+from foretrace.model.share import Shared
 
 __all__ = ["DOCUMENTS", "schema_of", "schema_path", "schema_text"]
 
@@ -28,6 +30,8 @@ DOCUMENTS: dict[type[msgspec.Struct], str] = {
     Comparison: "What differs between a baseline trace and others.",
     Bench: "Variants of one program timed against each other.",
     Memory: "What a process's GPU memory is: sizes, fragmentation, what pins it, and whether a request would succeed.",
+    QueryResult: "Rows that a SQL query over a trace's tables found.",
+    Shared: "What became of a folder that was shared.",
     Oom: "Out-of-memory messages explained: why, whose memory it was, what helps and what cannot.",
 }
 

@@ -24,6 +24,7 @@ class DrawnLane:
     group: str  # "CPU, process 4711", "GPU 0: NVIDIA H200"
     side: Literal["cpu", "gpu"]
     depth: int  # rows that lie under each other in it at most
+    subtitle: str = ""  # "705 µs busy", "1204 rows"
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Timeline:
         arrow_from, arrow_to: uint32, positions of rows: a launch, and what it put on a stream.
         bands: the steps.
         left_out: rows that are not drawn, by the reason.
+        labels: what is written into a rectangle, one for each of ``names``: short names of kernels.
     """
 
     lanes: list[DrawnLane]
@@ -67,6 +69,7 @@ class Timeline:
     arrow_to: NDArray[np.uint32]
     bands: list[Band] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
+    labels: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from foretrace.knowledge.fragmentation import LEAST_BYTES
-from foretrace.model.memory import Alive, Memory, MemoryFinding, Pin, Request
+from foretrace.model.memory import Alive, Memory, MemoryFinding, Peak, Pin, Request
 from foretrace.model.words import UNKNOWN, count, mebibytes, number, owner_of, share_of, time
 from foretrace.report.ink import finished
 from foretrace.report.memory_map import bar, map_lines
@@ -14,7 +14,7 @@ from foretrace.report.text import Line, Span, cut, line
 from foretrace.report.trust import paragraph
 from foretrace.report.view import View
 
-__all__ = ["render_memory"]
+__all__ = ["peak_facts", "render_memory", "size_rows", "title"]
 
 _MIB = 1 << 20
 _PINS = 5
@@ -35,7 +35,7 @@ def render_memory(memory: Memory, view: View | None = None, *, segments: bool = 
     ``view`` defaults to plain text, 100 columns wide.
     """
     view = view or View()
-    content = [*_title(memory, view), *_alarms(memory, view)]
+    content = [*title(memory, view), *_alarms(memory, view)]
     if memory.request is not None:
         content += [[], *_request(memory.request, view)]
     parts = [[*_sizes(memory, view), *_free(memory, view)]]
@@ -48,7 +48,8 @@ def render_memory(memory: Memory, view: View | None = None, *, segments: bool = 
     return finished(content, view)
 
 
-def _title(memory: Memory, view: View) -> list[Line]:
+def title(memory: Memory, view: View) -> list[Line]:
+    """The file's name, then what it holds."""
     source = memory.source
     name = PurePath(source.path).name if source.path != "-" else "standard input"
     facts = [_FORMATS[source.format]]
@@ -94,7 +95,8 @@ def _request(request: Request, view: View) -> list[Line]:
     return [head, *paragraph(request.because, view.width)]
 
 
-def _sizes(memory: Memory, view: View) -> list[Line]:
+def size_rows(memory: Memory) -> list[tuple[str, int | None, str]]:
+    """The sizes and what stands between them: a name, bytes, and what it counts; those with nothing to say left out."""
     totals, free = memory.totals, memory.free
     rows: list[tuple[str, int | None, str]] = [
         ("requested", totals.requested_bytes, "what the program asked for"),
@@ -108,10 +110,17 @@ def _sizes(memory: Memory, view: View) -> list[Line]:
         ("device used", totals.device_used_bytes, "with contexts, other libraries and processes"),
         ("device total", totals.device_total_bytes, ""),
     ]
+    if all(size is None for _, size, _ in rows):
+        return []
+    always = ("requested", "= allocated", "= reserved")
+    return [row for row in rows if row[1] is not None or row[0] in always]
+
+
+def _sizes(memory: Memory, view: View) -> list[Line]:
+    reserved = memory.totals.reserved_bytes
     body = [
-        (name, _mib(size), _part(size, totals.reserved_bytes) if name[0] in "+=r" else UNKNOWN, what)
-        for name, size, what in rows
-        if size is not None or name in ("requested", "= allocated", "= reserved")
+        (name, _mib(size), _part(size, reserved) if name[0] in "+=r" else UNKNOWN, what)
+        for name, size, what in size_rows(memory)
     ]
     columns = [
         Column("", left=True, keep=9),
@@ -119,7 +128,7 @@ def _sizes(memory: Memory, view: View) -> list[Line]:
         Column("of reserved", keep=6),
         Column("", left=True, least=10, style="dim", keep=4),
     ]
-    if all(size is None for _, size, _ in rows):
+    if not body:
         return []
     head: list[Line] = [[Span("SIZES", "section")]]
     return [*head, *bar(memory, view.width - 2), *table(columns, body, view.width)]
@@ -204,17 +213,7 @@ def _peak(memory: Memory, view: View) -> list[Line]:
     if not peak.alive:
         # Counters know how much it was, and nothing else.
         return [[Span("PEAK", "section"), Span(f"  {mebibytes(peak.requested_bytes)} asked for and held at once")]]
-    facts = [f"{mebibytes(peak.requested_bytes)} asked for and held at once"]
-    if peak.reached_with_bytes is not None:
-        at = "" if peak.reached_by is None else f" at {peak.reached_by}"
-        facts.append(f"reached by {mebibytes(peak.reached_with_bytes)}{at}")
-    if peak.ago_us is not None:
-        facts.append(f"{time(peak.ago_us)} before the end of the history")
-    if peak.during is not None:
-        facts.append(f"during {peak.during}")
-    if not peak.complete:
-        facts.append("as far back as the history goes")
-    head = [line(Span("PEAK", "section")), *paragraph("; ".join(facts), view.width)]
+    head = [line(Span("PEAK", "section")), *paragraph("; ".join(peak_facts(peak)), view.width)]
     shown = peak.alive[: view.rows(_ALIVE)]
     unit, factor = ("MiB", _MIB) if peak.requested_bytes >= 10 * _MIB else ("KiB", 1 << 10)
     columns = [
@@ -230,6 +229,21 @@ def _peak(memory: Memory, view: View) -> list[Line]:
         old = peak.unexplained_bytes
         rows.append(("from before the history", UNKNOWN, _mib(old, factor), _part(old, peak.requested_bytes), "", ""))
     return [*head, *table(columns, rows, view.width), *_more(len(peak.alive) - len(shown))]
+
+
+def peak_facts(peak: Peak) -> list[str]:
+    """How much it was, who reached it, when, and how far the history goes."""
+    facts = [f"{mebibytes(peak.requested_bytes)} asked for and held at once"]
+    if peak.reached_with_bytes is not None:
+        at = "" if peak.reached_by is None else f" at {peak.reached_by}"
+        facts.append(f"reached by {mebibytes(peak.reached_with_bytes)}{at}")
+    if peak.ago_us is not None:
+        facts.append(f"{time(peak.ago_us)} before the end of the history")
+    if peak.during is not None:
+        facts.append(f"during {peak.during}")
+    if not peak.complete:
+        facts.append("as far back as the history goes")
+    return facts
 
 
 def _alive_row(one: Alive, whole: int, factor: int) -> tuple[str, ...]:

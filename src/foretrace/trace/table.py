@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from foretrace.knowledge.kineto import GPU_WORK, RowKind
 from foretrace.model.prediction import is_predicted
+from foretrace.model.shown import Shown
 
 if TYPE_CHECKING:
     import polars
@@ -40,7 +41,7 @@ class Lane:
 
 
 @dataclass(eq=False)
-class Trace:
+class Trace(Shown):
     """A profiler trace as columns; every array has one entry a row.
 
     Attributes:
@@ -199,24 +200,25 @@ class Trace:
 
         return find_steps(self)
 
-    def frame(self) -> polars.DataFrame:
-        """The columns as a Polars frame (one row an event), for SQL and free analysis."""
-        import polars as pl
+    @cached_property
+    def events(self) -> polars.DataFrame:
+        """The rows as a Polars frame, one an event, in the file's order; for SQL and free analysis.
 
-        kinds = [kind.name.lower() for kind in RowKind]
-        return pl.DataFrame(
-            {
-                "event": self.event,
-                "name": pl.Series(self.names, dtype=pl.String).gather(self.name_id),
-                "category": pl.Series(self.categories, dtype=pl.String).gather(self.category_id),
-                "kind": pl.Series(kinds, dtype=pl.String).gather(self.kind.astype(np.int64)),
-                "start_ns": self.start,
-                "duration_ns": self.duration,
-                "pid": pl.Series([str(lane.pid) for lane in self.lanes], dtype=pl.String).gather(self.lane),
-                "tid": pl.Series([str(lane.tid) for lane in self.lanes], dtype=pl.String).gather(self.lane),
-                "correlation": self.correlation,
-                "external": self.external,
-                "stream": self.stream,
-                "device": self.device,
-            }
-        )
+        Columns, NULL for what is unknown::
+
+            event         int    position in the file's traceEvents
+            name, category, kind   text; kind is that of RowKind, in small letters ("kernel", "operator")
+            start_us      float  µs since the first CPU or GPU row (``origin``)
+            duration_us   float  µs; NULL for an allocator row, which is an instant
+            process, thread        text; the file's pid and tid
+            correlation   int    ties an API call and the GPU rows it launched
+            external_id   int    the profiler's id of the operator
+            stream, device         int; of a GPU row
+            step          int    of a CPU row the step it starts in, of GPU work the step that launched it
+            parent_event  int    the innermost CPU row of the same thread around a CPU row
+
+        ``foretrace.analysis.tables.Tables`` has this and five more tables and answers SQL.
+        """
+        from foretrace.trace.frames import events_frame
+
+        return events_frame(self)

@@ -21,7 +21,7 @@ __all__ = ["ForetraceMagics"]
 _PATH = "traces/cell"
 
 
-class CellFailed(Exception):
+class CellFailedError(Exception):
     """The cell raised; IPython has shown its error already."""
 
 
@@ -31,12 +31,12 @@ class ForetraceMagics(Magics):  # type: ignore[misc]  # IPython's decorators and
 
     @no_var_expand  # type: ignore[untyped-decorator]
     @magic_arguments()  # type: ignore[untyped-decorator]
-    @argument("-n", "--steps", type=int, help="run the cell as this many recorded steps, after one that warms up")
-    @argument("-o", "--output", help="the trace file (default: traces/cell, with the next free number)")
-    @argument("--stacks", action="store_true", help="record the Python source lines too")
-    @argument("--memory", action="store_true", help="record allocations too")
-    @argument("--expect", action="append", default=[], help="hold the trace against this, as in 'gemm == 3'")
-    @argument("--html", help="write the HTML report there as well")
+    @argument("-n", "--steps", type=int, help="run the cell as this many recorded steps, after one that warms up")  # type: ignore[untyped-decorator]
+    @argument("-o", "--output", help="the trace file (default: traces/cell, with the next free number)")  # type: ignore[untyped-decorator]
+    @argument("--stacks", action="store_true", help="record the Python source lines too")  # type: ignore[untyped-decorator]
+    @argument("--memory", action="store_true", help="record allocations too")  # type: ignore[untyped-decorator]
+    @argument("--expect", action="append", default=[], help="hold the trace against this, as in 'gemm == 3'")  # type: ignore[untyped-decorator]
+    @argument("--html", help="write the HTML report there as well")  # type: ignore[untyped-decorator]
     @cell_magic("foretrace")  # type: ignore[untyped-decorator]
     def foretrace(self, line: str, cell: str) -> Report | Checked | None:
         """Record what this cell runs; its value is the report, or with --expect the check.
@@ -48,7 +48,7 @@ class ForetraceMagics(Magics):  # type: ignore[misc]  # IPython's decorators and
         args = parse_argstring(self.foretrace, line)
         try:
             return self._recorded(args, cell)
-        except CellFailed:
+        except CellFailedError:
             return None
         except ForetraceError as error:
             raise UsageError(str(error)) from None
@@ -85,7 +85,7 @@ class ForetraceMagics(Magics):  # type: ignore[misc]  # IPython's decorators and
         finally:
             self.shell.ast_node_interactivity = shown
         if not result.success:
-            raise CellFailed
+            raise CellFailedError
 
 
 def _unquoted(word: str) -> str:

@@ -1,0 +1,98 @@
+"""The process a query runs in: it takes tables, gives up the right to open files, runs the query, and ends.
+
+Run as a file, by ``engine.py`` alone; it imports nothing of foretrace, so that it starts quickly. Standard input is a
+header (msgpack) and the tables (Arrow IPC), standard output a header and the result, each behind its length.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+import polars as pl
+
+
+def main() -> None:
+    """Read, run, write."""
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    header = msgspec.msgpack.decode(_read(source))
+    frames = {name: pl.read_ipc(io.BytesIO(_read(source))).lazy() for name in header["tables"]}
+    _warm_up()
+    _confine(header["allowance"])
+    # Told apart from the start, so that time spent on it is not the query's.
+    _write(sink, b"ready")
+    try:
+        answer, result = _run(frames, header)
+    except MemoryError:
+        answer, result = {"failed": "MemoryError", "message": ""}, b""
+    except BaseException as error:
+        # A panic of the engine is no Exception.
+        answer, result = {"failed": type(error).__name__, "message": str(error)[:20_000]}, b""
+    _write(sink, msgspec.msgpack.encode(answer))
+    _write(sink, result)
+
+
+def _run(frames: dict[str, pl.LazyFrame], header: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    limit, counted = header["limit"], header["counted"]
+    query = pl.SQLContext(frames=frames).execute(header["sql"])
+    if header["sort"]:
+        query = query.sort(pl.all(), nulls_last=True)
+    if limit is not None:
+        query = query.head(max(counted, limit) + 1)
+    found = query.collect()
+    kept = found if limit is None else found.head(limit)
+    buffer = io.BytesIO()
+    kept.write_ipc(buffer)
+    complete = limit is None or found.height <= max(counted, limit)
+    return {"rows": found.height if complete else None}, buffer.getvalue()
+
+
+def _warm_up() -> None:
+    """Start what the engine starts on first use (its threads take file descriptors)."""
+    frame = pl.DataFrame({"x": [1, 2], "y": ["a", "b"]}).lazy()
+    context = pl.SQLContext(frames={"t": frame})
+    context.execute(
+        "select a.y, sum(a.x) as s from t a join t b on a.x = b.x group by a.y order by s limit 1"
+    ).collect()
+    frame.collect().write_ipc(io.BytesIO())
+
+
+def _confine(allowance: int) -> None:
+    """No file can be opened from here on, and only so much more memory be had; where the system knows such limits."""
+    try:
+        import resource
+    except ImportError:
+        return
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    size = _address_space()
+    if size is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (size + allowance, size + allowance))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+
+
+def _address_space() -> int | None:
+    """Bytes of addresses in use; None where the system does not say."""
+    try:
+        import resource
+
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _read(source: BinaryIO) -> bytes:
+    size = int.from_bytes(source.read(8), "little")
+    return source.read(size)
+
+
+def _write(sink: BinaryIO, content: bytes) -> None:
+    sink.write(len(content).to_bytes(8, "little"))
+    sink.write(content)
+    sink.flush()
+
+
+if __name__ == "__main__":
+    main()

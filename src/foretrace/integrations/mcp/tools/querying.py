@@ -1,0 +1,137 @@
+"""``query``: SQL over the tables of a trace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from foretrace.errors import InputError
+from foretrace.integrations.mcp.answers import Answer, name_of, short
+from foretrace.integrations.mcp.arguments import TracePath
+from foretrace.integrations.mcp.library import Library
+from foretrace.integrations.mcp.paging import Limit
+from foretrace.knowledge.agents import ANSWER_BYTES, LARGEST_ANSWER_BYTES, MOST_PAGE, MOST_QUERY_ROWS
+from foretrace.knowledge.tables import TABLES
+
+__all__ = ["QueryAnswer", "query"]
+
+_CELL = 300
+Cell = int | float | str | bool | None
+
+
+class ColumnFacts(Answer):
+    """A column of a result."""
+
+    name: str
+    type: str
+
+
+class TableFacts(Answer):
+    """A table that can be asked."""
+
+    name: str
+    meaning: str
+    columns: list[str] = Field(description="name and type; the unit is in the name")
+
+
+class QueryAnswer(Answer):
+    """The rows of a query, or without one the tables."""
+
+    path: str
+    tables: list[TableFacts]
+    columns: list[ColumnFacts]
+    rows: list[list[Cell]] = Field(description="values in the order of columns; null is not known")
+    offset: int
+    more: bool
+    next_offset: int | None = None
+
+
+def query(
+    library: Library,
+    path: TracePath,
+    sql: Annotated[
+        str | None,
+        Field(
+            description="One SELECT (or WITH … SELECT). Without it, the answer lists the tables and their columns.",
+            max_length=10_000,
+            examples=[
+                "SELECT short_name, count(*) AS calls, sum(duration_us) AS total_us FROM kernels "
+                "GROUP BY short_name ORDER BY total_us DESC"
+            ],
+        ),
+    ] = None,
+    table: Annotated[
+        str | None, Field(description="Without sql: only this table, with what each column means.", max_length=60)
+    ] = None,
+    limit: Limit = None,
+    offset: Annotated[
+        int, Field(description="Rows to skip: next_offset of the answer before.", ge=0, le=MOST_QUERY_ROWS)
+    ] = 0,
+) -> QueryAnswer:
+    """Run one query."""
+    opened = library.open(path)
+    opened.need_trace("a query")
+    if sql is None:
+        return QueryAnswer(path=opened.name, tables=_tables(table), columns=[], rows=[], offset=0, more=False)
+    most = MOST_PAGE if limit is None else limit
+    # One row more than is shown tells whether there is one.
+    frame = opened.tables().query(sql, limit=offset + most + 1)
+    values = [[_cell(value) for value in row] for row in frame.slice(offset, most + 1).iter_rows()]
+    rows = _fitting(values[:most], ANSWER_BYTES if limit is None else LARGEST_ANSWER_BYTES)
+    more = len(values) > len(rows)
+    return QueryAnswer(
+        path=opened.name,
+        tables=[],
+        columns=[ColumnFacts(name=name_of(name), type=_type(kind)) for name, kind in frame.schema.items()],
+        rows=rows,
+        offset=offset,
+        more=more,
+        next_offset=offset + len(rows) if more else None,
+    )
+
+
+def _tables(wanted: str | None) -> list[TableFacts]:
+    if wanted is None:
+        return [
+            TableFacts(name=one.name, meaning=one.meaning, columns=[f"{c.name} {c.type}" for c in one.columns])
+            for one in TABLES
+        ]
+    one = next((each for each in TABLES if each.name == wanted), None)
+    if one is None:
+        raise InputError(f"there is no table {wanted[:60]!r}; the tables are {', '.join(each.name for each in TABLES)}")
+    columns = [f"{column.name} {column.type}: {column.meaning}" for column in one.columns]
+    return [TableFacts(name=one.name, meaning=one.meaning, columns=columns)]
+
+
+def _type(kind: Any) -> str:
+    """A column's type as the tables' own columns name theirs."""
+    if kind.is_integer():
+        return "integer"
+    if kind.is_numeric():
+        return "number"
+    return {"String": "text", "Boolean": "boolean"}.get(str(kind), str(kind).lower())
+
+
+def _fitting(rows: Sequence[list[Cell]], budget: int) -> list[list[Cell]]:
+    kept: list[list[Cell]] = []
+    used = 0
+    for row in rows:
+        used += len(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace")) + 1
+        if kept and used > budget:
+            break
+        kept.append(row)
+    return kept
+
+
+def _cell(value: Any) -> Cell:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return short(value, _CELL)
+    if isinstance(value, date | datetime | timedelta):
+        return str(value)
+    return short(json.dumps(value, ensure_ascii=False, default=str), _CELL)

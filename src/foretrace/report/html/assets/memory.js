@@ -1,0 +1,160 @@
+'use strict';
+/* The page of a device's memory: its map, and tables whose rows show their blocks there. */
+(() => {
+  const foretrace = (window.foretrace = window.foretrace || {});
+  const $ = (id) => document.getElementById(id);
+  const many = (count, one) => `${count} ${one}${count === 1 ? '' : 's'}`;
+
+  class MemoryPage {
+    constructor(page) {
+      this.page = page;
+      page.clear = () => this.clear();
+      page._pick = (table, row) => this._pick(table, row);
+      page._move = () => this._move();
+      const table = page.table.bind(page);
+      page.table = (id) => {
+        const made = table(id);
+        const hint = $(`grid-${id}`).querySelector('.hint');
+        if (hint) hint.textContent = 'A row shows its blocks in the map. Above a column: words, or >5, <=3, 1..5.';
+        return made;
+      };
+    }
+
+    async start() {
+      const data = await foretrace.unpack('data-map');
+      this.map = new foretrace.MemoryMap($('memory-map'), data, { onArrange: () => this._tell() });
+      this._tools();
+      this._help();
+      document.addEventListener('keydown', (event) => this._key(event));
+      this._addressed();
+      window.addEventListener('hashchange', () => this._addressed());
+    }
+
+    _tools() {
+      const { map } = this;
+      const box = document.querySelector('.memory-tools');
+      const choice = (name, label, words) => {
+        const made = Object.assign(document.createElement('label'), { textContent: `${label} ` });
+        const list = document.createElement('select');
+        for (const [value, text] of Object.entries(words)) list.append(new Option(text, value));
+        list.dataset.by = name;
+        list.value = map.by[name];
+        list.addEventListener('change', () => map.choose({ [name]: list.value }));
+        made.append(list);
+        return made;
+      };
+      const button = (text, act, title) => {
+        const made = Object.assign(document.createElement('button'), { type: 'button', textContent: text, title });
+        made.addEventListener('click', act);
+        return made;
+      };
+      const shown = Object.fromEntries(
+        Object.entries(foretrace.MemoryMap.SHOWN).filter(([name]) => map.segments.some(foretrace.MemoryMap.fits[name])),
+      );
+      this.told = document.createElement('span');
+      this.told.setAttribute('role', 'status');
+      const hole = button('largest hole', () => this.showLargest(), 'Select the largest hole between live blocks');
+      hole.disabled = map.largestHole() < 0;
+      box.append(
+        choice('shown', 'segments', shown),
+        choice('order', 'sorted by', foretrace.MemoryMap.ORDERS),
+        choice('colour', 'coloured by', { state: 'state', size: 'size', line: 'line' }),
+        hole,
+        button('fit those in sight', () => map.fit(), 'Zoom so that the largest segment in sight fills the view'),
+        this.told,
+      );
+      this._tell();
+    }
+
+    _tell() {
+      if (!this.told) return;
+      const { chosen, segments, by } = this.map;
+      this.told.textContent = chosen.length === segments.length ? '' : `${chosen.length} of ${many(segments.length, 'segment')}`;
+      for (const list of document.querySelectorAll('.memory-tools select')) list.value = by[list.dataset.by];
+    }
+
+    showLargest() {
+      const block = this.map.largestHole();
+      if (block < 0) return;
+      this.map.select(block);
+      foretrace.say(`the largest hole, ${foretrace.words.mebibytes(this.map.columns.size[block])} at ${this.map.address(block)}`);
+    }
+
+    /** The keys that the shell lists for timelines, in the words of this page. */
+    _help() {
+      for (const line of document.querySelectorAll('#help dl > div')) {
+        const keys = line.querySelector('dt').textContent.trim();
+        if (keys === 't') {
+          line.querySelector('kbd').textContent = 'm';
+          line.querySelector('dd').textContent = 'the map; inside it ? lists its own keys';
+        } else if (keys.startsWith('n')) line.remove();
+      }
+    }
+
+    _key(event) {
+      const taken = event.target.closest('input, textarea, select, [role="application"], dialog[open]');
+      if (event.key !== 'm' || taken || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+      this._move();
+      this.map.lanes.canvas.focus({ preventScroll: true });
+      event.preventDefault();
+    }
+
+    /** What a row of a table speaks of, in the map. */
+    _pick(table, row) {
+      const value = (key) => table.columns.find((column) => column.key === key).values[row];
+      const { tabulator } = this.page.tables[table.id];
+      document.querySelectorAll('.tabulator-row.picked').forEach((one) => one.classList.remove('picked'));
+      const element = tabulator.getRows().find((one) => one.getData().id === row);
+      if (element) element.getElement().classList.add('picked');
+      if (table.picks === 'segment') {
+        const at = this.map.segments.findIndex((one) => one.address === value('address'));
+        const one = this.map.segments[at];
+        this.map.show(this.map.blocks((_, segment) => segment === one));
+        this.map.showSegment(at);
+        this._say(`segment ${one.address} highlighted in the map, ${many(one.blocks, 'block')}`);
+        return;
+      }
+      const pinning = table.picks === 'pin';
+      const blocks = this.map.blocksOf(value('where'), { pinning });
+      this.map.show(blocks);
+      this._say(
+        pinning
+          ? `${many(blocks.length, 'block')} that hold holes open highlighted in the map`
+          : `${many(blocks.length, 'block')} of this line held at the end of the history highlighted in the map`,
+      );
+    }
+
+    _say(words) {
+      foretrace.say(words);
+      this.page.noteText.textContent = words;
+      this.page.note.hidden = false;
+    }
+
+    _move() {
+      $('section-map').scrollIntoView({ block: 'start' });
+      this.page.note.hidden = true;
+    }
+
+    /** An address of the page that names one of memory shows it. */
+    _addressed() {
+      const named = /^#address-(0x[0-9a-f]{1,16})$/i.exec(location.hash);
+      if (!named) return;
+      const block = this.map.blockAt(BigInt(named[1]));
+      if (block < 0) return;
+      this.map.select(block);
+      this._move();
+    }
+
+    clear() {
+      if (this.map) this.map.clear();
+      this.page.note.hidden = true;
+      document.querySelectorAll('.tabulator-row.picked').forEach((row) => row.classList.remove('picked'));
+    }
+  }
+
+  document.addEventListener('DOMContentLoaded', () => {
+    if (!$('data-map')) return;
+    const memory = (foretrace.memory = new MemoryPage(foretrace.page));
+    foretrace.ready = Promise.all([foretrace.ready, memory.start()]);
+  });
+})();

@@ -1,0 +1,189 @@
+"""What in a folder is worth sharing, and why the rest is left out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+from foretrace.errors import InputError
+from foretrace.knowledge.sharing import FOLDERS_LEFT_OUT, HEAD_BYTES, TABLE_MARKS, TRACE_MARK, Kind
+from foretrace.view.sharing.reading import UnreadableError, opened_text
+
+__all__ = ["Item", "LeftOut", "Plan", "collect", "tidy_prefix"]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One file that would be uploaded: ``source`` here, ``path`` in the bucket, its size in bytes."""
+
+    source: Path
+    path: str
+    bytes: int
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """One file that stays here, and why; ``path`` is relative to the folder."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What of a folder would be uploaded. ``local``: every path that the folder could fill, left out or not."""
+
+    folder: Path
+    items: list[Item]
+    left_out: list[LeftOut] = field(default_factory=list)
+    local: frozenset[str] = frozenset()
+
+    @property
+    def bytes(self) -> int:
+        """Size of all items."""
+        return sum(item.bytes for item in self.items)
+
+
+def collect(
+    folder: str | Path,
+    *,
+    prefix: str = "",
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    snapshots: bool = False,
+) -> Plan:
+    """Walk a folder and decide file by file, by content.
+
+    Traces, profiler tables, foretrace's JSON files and HTML reports are taken; ``snapshots`` adds memory snapshots.
+    With ``include`` only files that match one of its patterns are taken, and those whatever they are; ``exclude`` goes
+    before everything. A pattern is held against the path in the folder and against the name alone.
+    Raises `InputError` for what is no folder, and for a prefix that is no path.
+    """
+    root = Path(folder)
+    if not root.exists():
+        raise InputError(f"{root}: no such folder; check the path")
+    if not root.is_dir():
+        raise InputError(f"{root} is a file; name the folder that holds it, and --include its name for it alone")
+    prefix = tidy_prefix(prefix)
+    items: list[Item] = []
+    left: list[LeftOut] = []
+    local: set[str] = set()
+    for path in _files(root, left):
+        name = path.relative_to(root).as_posix()
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            left.append(LeftOut(name.encode("utf-8", "replace").decode(), "its name is not valid UTF-8"))
+            continue
+        local.add(prefix + name)
+        kind, reason = _decided(path, name, root, include, exclude, snapshots)
+        if kind is None:
+            left.append(LeftOut(name, reason))
+        else:
+            items.append(Item(path, prefix + name, path.stat().st_size, kind))
+    return Plan(root, items, left, frozenset(local))
+
+
+def tidy_prefix(prefix: str) -> str:
+    """The prefix as a folder in the bucket: "" or with a slash at its end. Raises `InputError` for what is no path."""
+    if not prefix.strip("/"):
+        return ""
+    parts = prefix.strip("/").split("/")
+    if any(part in ("", ".", "..") or "\\" in part or not part.isprintable() for part in parts):
+        raise InputError(f"--prefix {prefix!r} is no folder in a bucket; write it like runs/today")
+    return "/".join(parts) + "/"
+
+
+def renamed(plan: Plan, paths: Sequence[str]) -> Plan:
+    """The plan with other paths in the bucket, each once: what would take a name twice gets a number."""
+    taken: set[str] = set()
+    items = []
+    for item, path in zip(plan.items, paths, strict=True):
+        wanted, number = PurePosixPath(path), 1
+        stem, dot, ending = wanted.name.partition(".")
+        while path in taken:
+            number += 1
+            path = str(wanted.with_name(f"{stem}-{number}{dot}{ending}"))
+        taken.add(path)
+        items.append(replace(item, path=path))
+    return replace(plan, items=items)
+
+
+def _files(root: Path, left: list[LeftOut]) -> Iterator[Path]:
+    def failed(error: OSError) -> None:
+        name = Path(error.filename).relative_to(root).as_posix() if error.filename else "?"
+        left.append(LeftOut(name, f"it cannot be read: {error.strerror}"))
+
+    for place, folders, files in os.walk(root, onerror=failed):
+        here = Path(place)
+        skipped = sorted(n for n in folders if n.startswith(".") or n in FOLDERS_LEFT_OUT)
+        linked = sorted(n for n in folders if n not in skipped and (here / n).is_symlink())
+        left.extend(
+            LeftOut((here / n).relative_to(root).as_posix() + "/", "a hidden folder or a cache") for n in skipped
+        )
+        left.extend(LeftOut((here / n).relative_to(root).as_posix() + "/", "a link to a folder") for n in linked)
+        folders[:] = sorted(set(folders) - set(skipped) - set(linked))
+        yield from (here / name for name in sorted(files))
+
+
+def _decided(
+    path: Path, name: str, root: Path, include: Sequence[str], exclude: Sequence[str], snapshots: bool
+) -> tuple[Kind | None, str]:
+    """The kind of a file that is taken; None with the reason why it is not."""
+    if _matches(name, exclude):
+        return None, "excluded"
+    if include and not _matches(name, include):
+        return None, "not among --include"
+    if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
+        return None, "a link out of the folder"
+    if not path.is_file():
+        return None, "no regular file"
+    if path.name.startswith(".") and not include:
+        return None, "hidden"
+    if path.stat().st_size == 0:
+        return None, "empty"
+    if not os.access(path, os.R_OK):
+        return None, "it may not be read by this user"
+    kind, reason = _kind_of(path)
+    if kind is Kind.SNAPSHOT and not snapshots and not include:
+        return None, "a memory snapshot holds stacks and paths of the program: --snapshots takes it as well"
+    return (kind or Kind.OTHER, "") if kind or include else (None, reason)
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(
+        fnmatchcase(name, pattern) or fnmatchcase(name.rpartition("/")[2], pattern) or fnmatchcase(name, f"{pattern}/*")
+        for pattern in (one.rstrip("/") for one in patterns)
+    )
+
+
+def _kind_of(path: Path) -> tuple[Kind | None, str]:
+    """What the file is by its name and its first bytes; None with the reason it is nothing that is shared by itself."""
+    name = path.name.lower().removesuffix(".gz")
+    if name.endswith((".pickle", ".pkl")):
+        return Kind.SNAPSHOT, ""
+    ending = name.rpartition(".")[2]
+    if ending not in ("json", "txt", "html", "htm", "trace"):
+        return None, "of no kind that is shared by itself; --include takes it"
+    try:
+        with opened_text(path) as text:
+            head = text.read(HEAD_BYTES)
+    except UnreadableError as error:
+        return None, f"damaged ({error}); --include takes it"
+    if ending in ("json", "trace"):
+        if TRACE_MARK.search(head):
+            return Kind.TRACE, ""
+        if '"foretrace.' in head and '"schema"' in head:
+            return Kind.DOCUMENT, ""
+        return None, "neither a trace nor a file of foretrace's; --include takes it"
+    if ending == "txt":
+        if any(mark in head for mark in TABLE_MARKS):
+            return Kind.TABLE, ""
+        return None, "no table of the profiler; --include takes it"
+    if "foretrace" in head:
+        return Kind.REPORT, ""
+    return None, "no report of foretrace's; --include takes it"

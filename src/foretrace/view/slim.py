@@ -1,0 +1,213 @@
+"""``slim``: a smaller copy of a trace: some of its steps, without its Python stacks, mended if it was damaged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from foretrace.errors import InputError
+from foretrace.knowledge.slimming import DROPPABLE, SLIM_KEY
+from foretrace.knowledge.tracks import TRACK_CATEGORY
+from foretrace.model.prediction import METADATA_KEY, is_predicted
+from foretrace.trace import load
+from foretrace.trace.steps import StepSpan
+from foretrace.trace.table import Trace
+from foretrace.trace.writer import write_trace
+from foretrace.view.beside import copy_side, refuse_target
+from foretrace.view.overlaps import Moves, overlap_moves
+from foretrace.view.raw import RawFile, open_raw
+from foretrace.view.slim_events import ended, event_mask, shortener
+from foretrace.view.slim_rows import Cut, Window, cut_to_range, cut_to_steps, dropped_kinds
+
+__all__ = ["Slimmed", "parse_range", "slim"]
+
+_RANGE = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>us|µs|ms|s|)\s*\Z")
+_NS = {"": 1_000, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+
+Steps = Sequence[int] | Callable[[Sequence[StepSpan]], Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Slimmed:
+    """What was made of a trace.
+
+    Attributes:
+        path: the slim trace.
+        before_bytes, after_bytes: sizes of the two files.
+        before_events, after_events: entries of ``traceEvents``.
+        kept, dropped: events by kind (names of ``RowKind`` in lower case, keys of ``MARK_WORDS``).
+        steps: labels of the steps it was cut to; empty where it was not cut to steps.
+        repairs: what was mended, in the reader's words.
+        moved: overlapping rows that were put on lanes of their own.
+        side: the side file that lies beside the slim trace; None where the trace has none.
+    """
+
+    path: Path
+    before_bytes: int
+    after_bytes: int
+    before_events: int
+    after_events: int
+    kept: Mapping[str, int]
+    dropped: Mapping[str, int]
+    steps: list[str] = field(default_factory=list)
+    repairs: list[str] = field(default_factory=list)
+    moved: int = 0
+    side: Path | None = None
+
+
+def slim(
+    source: str | Path,
+    target: str | Path,
+    *,
+    steps: Steps | None = None,
+    span: tuple[int | None, int | None] | None = None,
+    drop: Sequence[str] = ("stacks",),
+    fix_overlaps: bool = False,
+    force: bool = False,
+) -> Slimmed:
+    """Write a smaller copy of a trace, and copy its side file with it.
+
+    Args:
+        source: the trace; a damaged one is mended as the reader mends it.
+        target: the copy, packed where its name ends in ``.gz``.
+        steps: positions of the steps to keep (0 is the first), or what chooses them from all steps; None keeps all.
+            A kernel belongs to the step whose launch is inside it.
+        span: a range ``(from, to)`` in ns since the first CPU or GPU row, instead of steps; None in it is open.
+        drop: parts to leave out, of ``knowledge.slimming.DROPPABLE``.
+        fix_overlaps: put rows that overlap another one of their lane without being inside it on a lane of their own.
+        force: replace files that exist.
+
+    Raises:
+        TraceReadError: ``source`` cannot be read.
+        InputError: a step or part that there is not, an empty range, a target that must not or cannot be written.
+    """
+    source, target = Path(source), Path(target)
+    unknown = [part for part in drop if part not in DROPPABLE]
+    if unknown:
+        raise InputError(f"there is no part {unknown[0]!r} to leave out; choose from {', '.join(DROPPABLE)}")
+    if steps is not None and span is not None:
+        raise InputError("a trace is cut to steps or to a range, not to both; give one of them")
+    refuse_target(source, target, force=force)
+    trace = load(source)
+    raw = open_raw(trace, own=TRACK_CATEGORY)
+    cut, labels = _cut(trace, steps, span)
+    cut.rows &= ~dropped_kinds(trace, drop)
+    stays, kept, dropped = event_mask(trace, raw, cut, drop)
+    meta = _meta(trace, stays, cut, labels, drop)
+    moves = overlap_moves(trace, raw, cut.rows) if fix_overlaps else Moves()
+    ends = set(trace.event[cut.ends].tolist())
+    before, repairs = trace.total_events, trace.repairs
+    del trace, cut  # what follows needs only the mask: a large file is read again, piece by piece
+    write_trace(target, _events(raw, stays, ends, shortener(drop), moves), meta, force=force)
+    side = copy_side(source, target, cut=bool(labels) or span is not None)
+    return Slimmed(
+        path=target,
+        before_bytes=source.stat().st_size,
+        after_bytes=target.stat().st_size,
+        before_events=before,
+        after_events=int(stays.sum()) + len(moves.names),
+        kept=dict(kept),
+        dropped=dict(dropped),
+        steps=labels,
+        repairs=list(repairs),
+        moved=moves.count,
+        side=side,
+    )
+
+
+def parse_range(text: str) -> tuple[int | None, int | None]:
+    """``1.5ms:3ms`` as ns, ``(1500000, 3000000)``; without a unit µs; an open end is None.
+
+    Raises `InputError` for what is no range, or an empty one.
+    """
+    parts = text.split(":")
+    if len(parts) != 2 or not any(part.strip() for part in parts):
+        raise InputError(
+            f"{text!r} is no range; write FROM:TO in µs, or with a unit, as in 1.5ms:3ms (one may be left out)"
+        )
+    ends: list[int | None] = []
+    for part in parts:
+        found = _RANGE.match(part)
+        if part.strip() and not found:
+            raise InputError(
+                f"{part.strip()!r} is no time of a range; write a number of µs, or one with us, ms or s behind it"
+            )
+        ends.append(round(float(found["number"]) * _NS[found["unit"]]) if found else None)
+    low, high = ends
+    if low is not None and high is not None and high <= low:
+        raise InputError(f"the range {text!r} is empty: its end is not behind its beginning")
+    return low, high
+
+
+def _cut(trace: Trace, steps: Steps | None, span: tuple[int | None, int | None] | None) -> tuple[Cut, list[str]]:
+    if is_predicted(trace.meta) and (steps is not None or span is not None):
+        raise InputError(f"{trace.path} is a predicted step, which is whole or nothing; leave out --step and --range")
+    if steps is not None:
+        chosen = list(steps(trace.steps) if callable(steps) else steps)
+        if not chosen:
+            raise InputError("no step was chosen; name one, or leave out --step to keep all")
+        cut = cut_to_steps(trace, chosen)
+        return cut, [trace.steps[index].label for index in sorted(set(chosen))] if cut.windows else []
+    if span is not None:
+        low, high = span
+        first = trace.origin
+        last = int(trace.end.max()) + 1 if len(trace) else first
+        window = Window(first if low is None else first + low, last if high is None else first + high)
+        cut = cut_to_range(trace, window)
+        if not cut.rows.any():
+            length = (last - first) / 1e6
+            raise InputError(f"nothing was recorded in that range; the trace is {length:.6g} ms long")
+        return cut, []
+    return Cut(np.ones(len(trace), dtype=np.bool_)), []
+
+
+def _meta(trace: Trace, stays: NDArray[np.bool_], cut: Cut, labels: list[str], drop: Sequence[str]) -> dict[str, Any]:
+    """The top-level keys of the copy: those of the file, and what it was cut to."""
+    meta = {str(key): value for key, value in trace.meta.items() if key != "traceEvents"}
+    earlier = meta.get(SLIM_KEY)
+    said: dict[str, Any] = dict(earlier) if isinstance(earlier, dict) else {}
+    gone = said.get("dropped")
+    said["dropped"] = sorted({*drop, *(map(str, gone) if isinstance(gone, list) else ())})
+    if labels:
+        said["steps"] = labels
+    elif cut.windows:
+        window = cut.windows[0]
+        said["range_us"] = [(window.start - trace.origin) / 1000, (window.end - trace.origin) / 1000]
+    meta[SLIM_KEY] = said
+    prediction = meta.get(METADATA_KEY)
+    if is_predicted(meta) and isinstance(prediction, dict) and isinstance(prediction.get("rows"), list):
+        # A prediction names its rows by their place among the events, which is another one now.
+        place = np.cumsum(stays) - 1
+        rows = [_moved(row, place) for row in prediction["rows"]]
+        meta[METADATA_KEY] = {**prediction, "rows": rows}
+    return meta
+
+
+def _moved(row: Any, place: NDArray[np.int64]) -> Any:
+    at = row.get("event") if isinstance(row, dict) else None
+    return {**row, "event": int(place[at])} if isinstance(at, int) and 0 <= at < len(place) else row
+
+
+def _events(
+    raw: RawFile,
+    stays: NDArray[np.bool_],
+    ends: set[int],
+    shorten: Callable[[msgspec.Raw], msgspec.Raw] | None,
+    moves: Moves,
+) -> Iterator[Any]:
+    at = 0
+    for batch in raw.batches():
+        for place in np.flatnonzero(stays[at : at + len(batch)]).tolist():
+            event = batch[place] if shorten is None else shorten(batch[place])
+            if at + place in ends:
+                event = ended(event)
+            yield moves.moved(at + place, event)
+        at += len(batch)
+    yield from moves.names
