@@ -11,12 +11,14 @@ import msgspec
 import pytest
 
 from comparison.comparing import COMPILED, EAGER, program
-from foretrace import check, compare, expect, load
+from foretrace import check, compare, expect, explain, load
+from foretrace.analysis.baseline import made_on, part_of
 from foretrace.analysis.tables import Tables
 from foretrace.analysis.tables.result import result_of
 from foretrace.cli.demo import SNAPSHOT
 from foretrace.memory.examining import examine_file
 from foretrace.memory.oom.explain import explain_text
+from foretrace.model.baseline import Baseline, baseline_text
 from foretrace.model.bench import Bench, Flushing, Limits, Load, Result, Work
 from foretrace.model.comparison import Comparison
 from foretrace.model.expectations import Checked
@@ -50,6 +52,11 @@ def written(document: type[msgspec.Struct]) -> bytes:
     if document is QueryResult:
         with_a_gap = Tables(load(TRACE)).ask("select name, stream, duration_us from events", limit=20)
         return to_json(result_of(with_a_gap))
+    if document is Baseline:
+        trace = load(TRACE)
+        report = explain(trace)
+        parts = [part_of(report, trace, None, "0")]
+        return baseline_text(Baseline(test="test_mlp.py::test", made_on=made_on(report, trace, None), parts=parts)).encode()
     if document is Shared:
         file = SharedFile(path="a b.json", kind="trace", bytes=3, state="waiting", url="https://hub/a%20b.json")
         left = LeftOutFile(path="x.pickle", reason="a snapshot")

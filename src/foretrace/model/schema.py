@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from foretrace.model.baseline import Baseline
 from foretrace.model.bench import Bench
 from foretrace.model.comparison import Comparison
 from foretrace.model.expectations import Checked
@@ -31,6 +32,7 @@ DOCUMENTS: dict[type[msgspec.Struct], str] = {
     Bench: "Variants of one program timed against each other.",
     Memory: "What a process's GPU memory is: sizes, fragmentation, what pins it, and whether a request would succeed.",
     QueryResult: "Rows that a SQL query over a trace's tables found.",
+    Baseline: "What one test runs, committed beside it: counts per step, by name and place.",
     Shared: "What became of a folder that was shared.",
     Oom: "Out-of-memory messages explained: why, whose memory it was, what helps and what cannot.",
 }

@@ -13,7 +13,14 @@ from foretrace.report.html.check import check_page
 from report.html.test_explain_page import Seen, flat, seen
 
 TRACES = Path(__file__).parents[2] / "data" / "traces"
-LINES = ["kernels == 5", "gemm == 4", "gpu_busy_us <= 250", "gpu_busy_us == 100..200", "wall_us >= 1", "peak_memory_bytes <= 10"]
+LINES = [
+    "kernels == 5",
+    "gemm == 4",
+    "gpu_busy_us <= 250",
+    "gpu_busy_us == 100..200",
+    "wall_us >= 1",
+    "peak_memory_bytes <= 10",
+]
 
 
 @pytest.fixture(scope="module")

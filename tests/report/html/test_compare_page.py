@@ -84,7 +84,7 @@ def test_a_difference_inside_the_spread_is_no_change_and_others_say_which_way(th
 
 
 def test_every_gpu_row_of_both_steps_is_in_one_place_of_the_data(three):
-    comparison, page = three
+    _, page = three
     said, _ = page.columns("data-pairs")
     assert [(pair["a"], pair["b"]) for pair in said["pairs"]] == [(0, 1), (0, 2)]
     for pair in said["pairs"]:
@@ -92,9 +92,7 @@ def test_every_gpu_row_of_both_steps_is_in_one_place_of_the_data(three):
             told, columns = page.columns(f"data-side-{pair[side]}")
             on_gpu = [lane["side"] == "gpu" for lane in told["lanes"]]
             drawn = sorted(
-                int(event)
-                for event, lane in zip(columns["event"], columns["lane"], strict=True)
-                if on_gpu[int(lane)]
+                int(event) for event, lane in zip(columns["event"], columns["lane"], strict=True) if on_gpu[int(lane)]
             )
             placed = sorted(event for place in pair["places"] for event in place[side]["events"])
             assert drawn == placed
@@ -118,7 +116,9 @@ def test_the_table_of_places_is_in_the_order_of_the_data(three):
     assert column["place"]["values"] == [place["words"] for place in said["pairs"][0]["places"]]
     assert column["change"]["values"][0] == pytest.approx(-0.462, abs=0.001)
     # What is inside the spread has no number that a filter could find.
-    assert [value for value, note in zip(column["change"]["values"], column["change"]["notes"], strict=True) if note] == [
+    assert [
+        value for value, note in zip(column["change"]["values"], column["change"]["notes"], strict=True) if note
+    ] == [
         None,
         None,
     ]

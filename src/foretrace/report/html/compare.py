@@ -182,14 +182,14 @@ def _pair(comparison: Comparison, pair: Pair) -> tuple[list[Section], list[Table
     """The sections of one pair, and the tables in them that sort and filter."""
     several = len([each for each in comparison.pairs if each.related]) > 1
     a, b = comparison.sides[pair.a], comparison.sides[pair.b]
-    lead = f"{b.label}: " if several else ""
+    lead = f"{b.label}, " if several else ""
     notes = [*(pair.notes[1:] if cells.is_alarming(pair) else pair.notes), cells.share_words(pair)]
     if not pair.categories:
         notes.append("No rows of the GPU can be compared.")
     places = compare_tables.places(pair)
     work = section(
         f"places-{pair.b}",
-        f"{lead}{'what became of' if several else 'What became of'} each kernel",
+        f"{lead}kernels: what became of each" if several else "What became of each kernel",
         "compare_pair.html.j2",
         needs=_NEEDS,
         count=str(places.rows),

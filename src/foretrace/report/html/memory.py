@@ -47,7 +47,7 @@ def memory_page(memory: Memory) -> bytes:
         _peak(memory, by_id.get("alive")),
         _trust(memory),
     ]
-    blocks = [] if drawn is None else [_map_block(drawn)]
+    blocks = [] if drawn is None else [_map_block(memory, drawn)]
     blocks.append(data_block("data-tables", [table.data() for table in tables]))
     return render(Page(_masthead(memory), [one for one in sections if one is not None], blocks))
 
@@ -149,7 +149,7 @@ def _map(memory: Memory, drawn: MemoryMap | None) -> Section:
         "map",
         "Map",
         "memory_map.html.j2",
-        needs=("d3", "lanes", "memory"),
+        needs=("d3", "lanes"),
         count=str(len(drawn.segments)),
         why="",
         segments=len(drawn.segments),
@@ -165,7 +165,7 @@ def _table(table: Table | None, title: str) -> Section | None:
         table.id,
         title,
         "table_section.html.j2",
-        needs=("tabulator", "tables", "memory"),
+        needs=("tabulator", "tables"),
         count=str(table.rows),
         table=table,
     )
@@ -181,7 +181,7 @@ def _peak(memory: Memory, alive: Table | None) -> Section | None:
         "peak",
         "Peak and history",
         "memory_peak.html.j2",
-        needs=() if alive is None else ("tabulator", "tables", "memory"),
+        needs=() if alive is None else ("tabulator", "tables"),
         facts=facts,
         old=old,
         history=history,
@@ -195,6 +195,7 @@ def _trust(memory: Memory) -> Section:
         "trust",
         "How far to trust it",
         "memory_trust.html.j2",
+        needs=("memory",),
         count=f"{raised} to read" if raised else "",
         checks=memory.health,
         source=memory.source,
@@ -209,8 +210,17 @@ def _setting(value: Any) -> str:
     return "(empty)" if value == "" else str(value)
 
 
-def _map_block(drawn: MemoryMap) -> Markup:
+def _map_block(memory: Memory, drawn: MemoryMap) -> Markup:
+    numbers: dict[str, list[int]] = {}
+    for number, origin in enumerate(drawn.origins):
+        numbers.setdefault(origin.where, []).append(number)
+    alive = [] if memory.peak is None else memory.peak.alive
     document = {
+        # The origins of each row of the tables of pins and of what was held at the peak.
+        "lines": {
+            "pin": [numbers.get(pin.where, []) for pin in memory.pinned_by],
+            "where": [numbers.get(one.where, []) for one in alive],
+        },
         "states": STATES,
         "origins": [{"where": origin.where, "stack": origin.stack} for origin in drawn.origins],
         # Addresses may need more than the 53 bits of JavaScript's numbers.

@@ -77,7 +77,9 @@ def segments(memory: Memory) -> Table | None:
             Column("blocks", "blocks", "count", [one.blocks for one in rows]),
             Column("kind", "kind", "text", [f"{one.kind}, expandable" if one.expandable else one.kind for one in rows]),
             Column("owner", "whose", "text", [owner_of(one.stream, one.pool) for one in rows]),
-            Column("place", "by address", "count", [place[one.address] for one in rows], help="place in order of address"),
+            Column(
+                "place", "by address", "count", [place[one.address] for one in rows], help="place in order of address"
+            ),
         ],
         remarks=["Those with the most free memory in holes first. Held: the share that is active or pending."],
     )

@@ -15,7 +15,7 @@
       page.table = (id) => {
         const isNew = !page.tables[id];
         const made = table(id);
-        if (isNew) made.ready.then(() => dress(made.tabulator));
+        if (isNew) made.ready = made.ready.then(() => dress(made.tabulator));
         return made;
       };
     }
@@ -94,7 +94,7 @@
   }
 
   /** Let a table's categories carry the colours of the lanes, and its changes say which way they go. */
-  function dress(tabulator) {
+  async function dress(tabulator) {
     const fields = new Set(tabulator.getColumns().map((column) => column.getField()));
     const text = (cell, className) => {
       const element = document.createElement('span');
@@ -103,12 +103,12 @@
       return element;
     };
     if (fields.has('category')) {
-      tabulator.updateColumnDefinition('category', {
+      await tabulator.updateColumnDefinition('category', {
         formatter: (cell) => text(cell.getValue(), `fate-chip ${cell.getValue()}`),
       });
     }
     if (!fields.has('change')) return;
-    tabulator.updateColumnDefinition('change', {
+    await tabulator.updateColumnDefinition('change', {
       formatter: (cell) => {
         const value = cell.getValue();
         const [column, at] = [foretrace.page.tableData.find((one) => one.id === idOf(tabulator)), cell.getData().id];

@@ -15,16 +15,18 @@
       page.table = (id) => {
         const made = table(id);
         const hint = $(`grid-${id}`).querySelector('.hint');
-        if (hint) hint.textContent = 'A row shows its blocks in the map. Above a column: words, or >5, <=3, 1..5.';
+        const words = 'Above a column: words, or >5, <=3, 1..5.';
+        if (hint) hint.textContent = $('data-map') ? `A row shows its blocks in the map. ${words}` : words;
         return made;
       };
     }
 
     async start() {
+      this._help();
+      if (!$('data-map')) return;
       const data = await foretrace.unpack('data-map');
       this.map = new foretrace.MemoryMap($('memory-map'), data, { onArrange: () => this._tell() });
       this._tools();
-      this._help();
       document.addEventListener('keydown', (event) => this._key(event));
       this._addressed();
       window.addEventListener('hashchange', () => this._addressed());
@@ -84,10 +86,10 @@
     _help() {
       for (const line of document.querySelectorAll('#help dl > div')) {
         const keys = line.querySelector('dt').textContent.trim();
-        if (keys === 't') {
+        if (keys === 't' && $('data-map')) {
           line.querySelector('kbd').textContent = 'm';
           line.querySelector('dd').textContent = 'the map; inside it ? lists its own keys';
-        } else if (keys.startsWith('n')) line.remove();
+        } else if (keys === 't' || keys.startsWith('n')) line.remove();
       }
     }
 
@@ -101,6 +103,7 @@
 
     /** What a row of a table speaks of, in the map. */
     _pick(table, row) {
+      if (!this.map) return;
       const value = (key) => table.columns.find((column) => column.key === key).values[row];
       const { tabulator } = this.page.tables[table.id];
       document.querySelectorAll('.tabulator-row.picked').forEach((one) => one.classList.remove('picked'));
@@ -115,7 +118,7 @@
         return;
       }
       const pinning = table.picks === 'pin';
-      const blocks = this.map.blocksOf(value('where'), { pinning });
+      const blocks = this.map.blocksOf(this.map.said.lines[table.picks][row], { pinning });
       this.map.show(blocks);
       this._say(
         pinning
@@ -153,7 +156,6 @@
   }
 
   document.addEventListener('DOMContentLoaded', () => {
-    if (!$('data-map')) return;
     const memory = (foretrace.memory = new MemoryPage(foretrace.page));
     foretrace.ready = Promise.all([foretrace.ready, memory.start()]);
   });

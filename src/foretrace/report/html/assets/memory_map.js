@@ -26,35 +26,6 @@
 
   const size = (bytes) => foretrace.words.mebibytes(bytes);
 
-  /** Lanes whose search, matches and tip speak of memory. */
-  class MapLanes extends foretrace.Lanes {
-    constructor(element, options) {
-      super(element, options);
-      const { panel, model } = this;
-      model.search = options.find;
-      panel.input.placeholder = 'Search address, size, state, line  /';
-      panel.input.setAttribute('aria-label', 'Search blocks');
-      for (const line of panel.help.querySelectorAll('dd')) line.textContent = line.textContent.replace('timeline', 'map');
-      panel.next = (way) => {
-        const { found } = panel;
-        if (!found.length) return;
-        const first = way > 0 ? 0 : found.length - 1;
-        panel.at = panel.at < 0 ? first : (panel.at + way + found.length) % found.length;
-        this.select(found[panel.at], { reveal: true });
-        panel._tellCount();
-      };
-      const tip = panel.tip.bind(panel);
-      panel.tip = (row, at) => {
-        if (row >= 0 && panel.tipped !== row) {
-          panel.tipped = row;
-          const make = foretrace.lanesElement;
-          panel.tipBox.replaceChildren(...options.tip(row).map((words, i) => make(i ? 'span' : 'b', '', words)));
-        }
-        tip(row, at);
-      };
-    }
-  }
-
   foretrace.MemoryMap = class MemoryMap {
     /**
      * @param {HTMLElement} place
@@ -158,7 +129,7 @@
       const kinds = this._kinds();
       for (let row = 0; row < columns.kind.length; row++) columns.kind[row] = kinds.of[this.blockOf[row]];
       if (before) before.destroy();
-      this.lanes = new MapLanes(this.place, {
+      this.lanes = foretrace.memoryLanes(this.place, {
         lanes,
         columns,
         names: this.names,
@@ -171,13 +142,26 @@
         find: (text) => this.find(text),
         onSelect: (one) => this._keep(one),
       });
+      if (before && before.layout.collapsed.size) {
+        this.lanes.layout.collapsed = before.layout.collapsed;
+        this.lanes._resize();
+      }
       const select = this.lanes.select.bind(this.lanes);
       this.lanes.select = (one, how) => {
         this._keep(one);
+        if (one >= 0) this._unfold([one]);
         select(one, how);
       };
       if (selected >= 0 && this.rowOf[selected] >= 0) this.lanes.select(this.rowOf[selected], { reveal: true });
       this._mark();
+    }
+
+    /** Unfold the groups that rows lie in. */
+    _unfold(rows) {
+      const { layout, model } = this.lanes;
+      if (!layout.collapsed.size) return;
+      for (const row of rows) layout.collapsed.delete(model.lanes[model.lane[row]].group);
+      this.lanes._resize();
     }
 
     _keep(row) {
@@ -337,10 +321,10 @@
       return found;
     }
 
-    /** Live blocks of a line; `pinning`: only those in segments with holes. */
-    blocksOf(where, { pinning = false } = {}) {
-      const fits = this.said.origins.map((one) => foretrace.visibleText(one.where) === foretrace.visibleText(where));
-      return this.blocks((i, segment) => fits[this.columns.origin[i]] && (!pinning || segment.holes > 0));
+    /** Live blocks of some origins; `pinning`: only those in segments with holes. */
+    blocksOf(origins, { pinning = false } = {}) {
+      const wanted = new Set(origins);
+      return this.blocks((i, segment) => wanted.has(this.columns.origin[i]) && (!pinning || segment.holes > 0));
     }
 
     /** Let blocks stand out, and bring the first into sight. */
@@ -349,6 +333,7 @@
       if (blocks.some((one) => this.rowOf[one] < 0)) this.choose({ shown: 'all' });
       this._mark();
       const rows = blocks.map((one) => this.rowOf[one]);
+      this._unfold(rows);
       if (rows.length) this.lanes.steps.scrollTo(rows.reduce((a, b) => Math.min(a, b)));
     }
 

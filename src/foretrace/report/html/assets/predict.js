@@ -3,6 +3,8 @@
 (() => {
   const foretrace = (window.foretrace = window.foretrace || {});
 
+  const INTERVAL = 235; // px of the column that holds a bar and its ends
+
   function bar({ low, high, at }, words) {
     const make = (name, className) => Object.assign(document.createElement(name), { className });
     const whole = document.createElement('span');
@@ -36,8 +38,9 @@
       const isNew = !page.tables[id];
       const made = table(id);
       if (isNew && id === 'groups') {
-        made.ready.then(() =>
+        made.ready = made.ready.then(() =>
           made.tabulator.updateColumnDefinition('interval', {
+            minWidth: INTERVAL,
             formatter: (cell) => bar(told.groups[cell.getData().id], cell.getValue()),
           }),
         );

@@ -1,0 +1,41 @@
+'use strict';
+/* Lanes as a map of memory needs them. */
+(() => {
+  const foretrace = (window.foretrace = window.foretrace || {});
+
+  /** Lanes whose search, matches and tip speak of memory. */
+  foretrace.memoryLanes = (element, options) => {
+    const lanes = new foretrace.Lanes(element, options);
+    const { panel, model, painter, layout } = lanes;
+    // Segments of a folded group drawn over each other would say nothing, and thousands of them take long.
+    const collect = painter._collect.bind(painter);
+    painter._collect = (...where) => {
+      const all = layout.groups.map((group) => group.lanes);
+      for (const group of layout.groups) if (group.collapsed) group.lanes = [];
+      collect(...where);
+      layout.groups.forEach((group, i) => (group.lanes = all[i]));
+    };
+    model.search = options.find;
+    panel.input.placeholder = 'Search address, size, state, line  /';
+    panel.input.setAttribute('aria-label', 'Search blocks');
+    for (const line of panel.help.querySelectorAll('dd')) line.textContent = line.textContent.replace('timeline', 'map');
+    panel.next = (way) => {
+      const { found } = panel;
+      if (!found.length) return;
+      const first = way > 0 ? 0 : found.length - 1;
+      panel.at = panel.at < 0 ? first : (panel.at + way + found.length) % found.length;
+      lanes.select(found[panel.at], { reveal: true });
+      panel._tellCount();
+    };
+    const tip = panel.tip.bind(panel);
+    panel.tip = (row, at) => {
+      if (row >= 0 && panel.tipped !== row) {
+        panel.tipped = row;
+        const make = foretrace.lanesElement;
+        panel.tipBox.replaceChildren(...options.tip(row).map((words, i) => make(i ? 'span' : 'b', '', words)));
+      }
+      tip(row, at);
+    };
+    return lanes;
+  };
+})();
