@@ -37,7 +37,7 @@ def small_memory(lines: list[str], *, path: str = "made.pickle") -> Memory:
 
 
 def large_memory(segments: int, each: int) -> Memory:
-    """``segments`` segments of ``each`` blocks; sizes differ, every third block is free, every tenth segment is small."""
+    """``segments`` segments of ``each`` blocks of many sizes; every third block is free, every tenth segment small."""
     stacks = [[f"model.py:{line} in forward", "train.py:9 in <module>"] for line in range(40)]
     blocks: list[MemoryBlock] = []
     rows: list[MemorySegment] = []

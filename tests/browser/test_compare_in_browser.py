@@ -64,7 +64,7 @@ def gpu_rows(page: Any, label: str) -> list[dict[str, Any]]:
             const { lanes } = foretrace.page;
             return lanes.model.lanes.flatMap((lane, i) =>
                 lane.side === 'gpu' && lane.group.endsWith(label)
-                    ? lanes.visible(i).map((one) => ({ ...one, event: lanes.model.event[one.row],
+                    ? lanes.visible(i).map((one) => ({ ...one, event: foretrace.compared.view.columns.event[one.row],
                         fate: lanes.model.kinds[lanes.model.kind[one.row]] }))
                     : []);
         }""",
@@ -88,7 +88,7 @@ def place(page: Any, side: str, event: int) -> tuple[float, float]:
 
 
 def test_both_steps_hold_the_kernels_that_the_json_pairs(open_page, tmp_path, capfd):
-    """Issue 6: the compiled MLP's three products and its fused kernel, where ``--json`` has them and as long."""
+    """The compiled MLP's three products and its fused kernel, where ``--json`` has them and as long."""
     target = tmp_path / "compare.html"
     assert main(["compare", EAGER_FILE, COMPILED_FILE, "--json", "--html", str(target)]) == 0
     (pair,) = json.loads(capfd.readouterr().out)["pairs"]
@@ -212,6 +212,30 @@ def test_a_pair_is_chosen_by_its_button_and_by_its_tables(open_page, three):
     drawn_rows(page, "places-1").filter(has_text="fused").click()
     assert page.evaluate("foretrace.compared.view.pair.b") == 1
     assert ("b", 73) in highlighted(page)
+
+
+def test_an_address_names_a_place(open_page, three):
+    page = ready(open_page(three, "#place-2-1"))
+    assert page.evaluate("foretrace.compared.view.pair.b") == 2
+    assert ("a", 157) in highlighted(page)
+    assert page.locator(".lanes-canvas").bounding_box()["y"] < 900
+    drawn_rows(page, "places-1").nth(1).click()
+    assert page.evaluate("location.hash") == "#place-1-2"
+    page.evaluate("location.hash = '#place-1-1'")
+    until(page, "foretrace.page.lanes.state().highlighted.length === 3")
+    assert ("b", 73) in highlighted(page)
+
+
+@pytest.mark.parametrize("address", ["#place-7-1", "#place-1-99", "#place-1-0", "#%22%3E"])
+def test_an_address_of_nothing_changes_nothing(open_page, two, address):
+    page = ready(open_page(two, address))
+    assert highlighted(page) == []
+
+
+def test_an_event_in_the_address_is_one_of_the_baseline(open_page, two):
+    page = ready(open_page(two, "#event-77"))
+    until(page, "foretrace.page.lanes.state().highlighted.length === 1")
+    assert highlighted(page)[0][0] == "a"
 
 
 def test_the_keys_of_the_page_reach_the_lanes(open_page, two):

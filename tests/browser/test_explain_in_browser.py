@@ -67,7 +67,7 @@ def selected(page: Any) -> int:
 
 
 def test_the_compiled_mlp_shows_three_products_and_the_fused_kernel_as_the_json_has_them(open_page, tmp_path, capfd):
-    """Issue 6: in the right lanes with the right durations, as ``explain --json`` says them."""
+    """In the right lanes with the right durations, as ``explain --json`` says them."""
     trace, target = TRACES / "mlp_compile.json.gz", tmp_path / "report.html"
     assert main(["explain", str(trace), "--json", "--html", str(target)]) == 0
     document = json.loads(capfd.readouterr().out)

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until
 
 from foretrace.cli import main
 from foretrace.memory import examine_file
 from foretrace.model.words import mebibytes
 from foretrace.report.html.memory import memory_page
 from memories import MIB, START, large_memory, small_memory
-from waiting import until
-
 
 ROOT = Path(__file__).parents[2]
 FRAGMENTED = ROOT / "src/foretrace/cli/samples/h200_fragmented.snapshot.pickle.gz"
@@ -388,3 +387,37 @@ def test_a_timeline_has_its_peak_and_no_map(open_page):
     rows.first.locator(".tabulator-cell").first.click()
     page.keyboard.press("?")
     assert "map" not in page.locator("#help dl").inner_text()
+
+
+def test_a_finding_shows_the_blocks_that_it_speaks_of(open_page, fragmented, fragmented_page):
+    page = ready(open_page(fragmented_page))
+    for number, finding in enumerate(fragmented.findings, 1):
+        page.locator(f"button[data-finding='{number}']").click()
+        blocks = [fragmented.blocks[row] for row in highlighted(page)]
+        if finding.rule == "sparse_segments":
+            assert len(blocks) == fragmented.fragmentation.sparse_blocks
+            assert sum(block.size for block in blocks) == fragmented.fragmentation.sparse_bytes
+        else:
+            assert {block.state for block in blocks} == {"free"}
+            assert sum(block.size for block in blocks) == finding.bytes
+        assert page.evaluate("document.getElementById('section-map').getBoundingClientRect().top") < 300
+
+
+def test_a_double_click_on_a_title_fits_its_segment(open_page, fragmented, fragmented_page):
+    page = ready(open_page(fragmented_page))
+    canvas = page.locator("#memory-map .lanes-canvas")
+    canvas.scroll_into_view_if_needed()
+    top = page.evaluate("foretrace.memory.map.lanes.layout.screen(foretrace.memory.map.lanes.layout.lanes[2].top)")
+    box = canvas.bounding_box()
+    page.mouse.dblclick(box["x"] + 60, box["y"] + top + 8)
+    size = page.evaluate("foretrace.memory.map.chosen[2].size")
+    view = page.evaluate("foretrace.memory.map.lanes.state()")
+    assert size < view["end"] - view["start"] < 1.1 * size
+
+
+def test_a_zoomed_view_stays_when_segments_are_sorted_anew(open_page, fragmented_page):
+    page = ready(open_page(fragmented_page))
+    page.evaluate("foretrace.memory.map.lanes.zoomTo(1048576, 9437184)")
+    page.locator(".memory-tools select[data-by=order]").select_option("address")
+    view = page.evaluate("foretrace.memory.map.lanes.state()")
+    assert (view["start"], view["end"]) == (1048576, 9437184)

@@ -1,15 +1,20 @@
 """Memory as columns for drawing: the same blocks, states and origins, and no size that a page could not hold."""
 
+from pathlib import Path
+
 import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
-
-from foretrace.memory.examining import examine
-from foretrace.memory.mapping import FREE, HOLE, LARGEST, NOBODY, PENDING, STATES, memory_map
-from foretrace.model.memory import Memory
 from making import snapshots
+
+from foretrace.memory.evidence import evidence
+from foretrace.memory.examining import examine, examine_file
+from foretrace.memory.mapping import FREE, HOLE, LARGEST, NOBODY, PENDING, STATES, memory_map
+from foretrace.model.memory import Memory, MemoryFinding
 from memories import MIB, small_memory
+
+H200 = Path("tests/data/memory/h200")
 
 
 @given(snapshots())
@@ -68,3 +73,37 @@ def test_a_size_that_no_device_has_is_not_drawn(size, there):
 def test_blocks_of_the_made_memory_lie_where_they_should():
     drawn = memory_map(small_memory(["a.py:1", "b.py:2"]))
     assert drawn.offset.tolist() == [0, 2 * MIB, 4 * MIB, 6 * MIB, 8 * MIB]
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in H200.glob("*.pickle.gz")))
+def test_the_blocks_of_a_finding_add_up_to_what_it_says(name):
+    memory = examine_file(str(H200 / name))
+    for finding, rows in zip(memory.findings, evidence(memory, memory_map(memory)), strict=True):
+        sizes = sum(memory.blocks[row].size for row in rows)
+        if finding.rule in ("hard_fragmentation", "cached_segments", "idle_in_other_pools", "pending_frees"):
+            assert sizes == finding.bytes
+        elif finding.rule == "sparse_segments":
+            assert (len(rows), sizes) == (memory.fragmentation.sparse_blocks, memory.fragmentation.sparse_bytes)
+
+
+@given(snapshots())
+def test_no_finding_of_any_snapshot_shows_blocks_that_are_not_its_own(snapshot):
+    memory = examine(snapshot)
+    drawn = memory_map(memory)
+    if drawn is None:
+        return
+    sizes = {
+        "hard_fragmentation": memory.fragmentation.hard_bytes,
+        "cached_segments": memory.fragmentation.soft_bytes,
+        "idle_in_other_pools": memory.fragmentation.stream_bytes,
+        "pending_frees": memory.fragmentation.pending_bytes,
+    }
+    memory.findings = [
+        MemoryFinding(rule=rule, severity="info", title="", explanation="", suggestion=None, bytes=bytes, source=None)
+        for rule, bytes in sizes.items()
+    ]
+    for finding, rows in zip(memory.findings, evidence(memory, drawn), strict=True):
+        assert sum(memory.blocks[row].size for row in rows) == finding.bytes
+    for finding in memory.findings:
+        finding.bytes += 1
+    assert [len(rows) for rows in evidence(memory, drawn)] == [0, 0, 0, 0]

@@ -163,6 +163,7 @@ def gemms(context: Context, kernels: list[Kernel], costs: KernelCosts) -> list[G
                 tflops=flops / middle / 1e6 if flops and middle else None,
                 of_peak=of_peak,
                 peak=peak,
+                events=[k.event for k in members],
             )
         )
     return sorted(table, key=lambda g: (-g.calls * g.median_us, g.kernel))

@@ -249,6 +249,7 @@ class Gemm(msgspec.Struct, kw_only=True):
     tflops: float | None
     of_peak: float | None
     peak: str | None
+    events: list[int] = []  # the kernels
 
 
 class Elementwise(msgspec.Struct, kw_only=True):

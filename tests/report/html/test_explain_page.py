@@ -153,12 +153,10 @@ def test_kernels_are_columns_and_equal_the_report():
 def test_the_rows_of_every_table_count_as_many_kernels_as_they_say():
     report = explain(TRACES / "mlp_train_eager.json.gz")
     picks = picks_of(report)
-    for rows, column in ((report.groups, picks.group), (report.elementwise, picks.mover)):
+    tables = ((report.groups, picks.group), (report.gemms, picks.product), (report.elementwise, picks.mover))
+    for rows, column in tables:
         counted = [int((column == at).sum()) for at in range(len(rows))]
         assert counted == [row.calls for row in rows]
-    products = {at: int((picks.product == first).sum()) for at, first in enumerate(picks.products)}
-    assert all(products[at] >= gemm.calls for at, gemm in enumerate(report.gemms))
-    assert int((picks.product != NOWHERE).sum()) == sum(gemm.calls for gemm in report.gemms)
     assert (picks.transfer != NOWHERE).all()
 
 

@@ -192,7 +192,7 @@ def _pair(comparison: Comparison, pair: Pair) -> tuple[list[Section], list[Table
         f"{lead}kernels: what became of each" if several else "What became of each kernel",
         "compare_pair.html.j2",
         needs=_NEEDS,
-        count=str(places.rows),
+        count=str(places.rows) if places.rows else "",
         table=places if places.rows else None,
         notes=notes,
         bars=_bars(comparison, pair),

@@ -31,7 +31,9 @@ def lanes_section(comparison: Comparison, timelines: Sequence[Timeline | None]) 
             f"{'' if many else ' trace'}, so {'they have' if many else 'it has'} no lanes."
         )
     drawn = [(side, timeline) for side, timeline in zip(sides, timelines, strict=True) if timeline is not None]
-    steps = [f"{side.label}: {side.step or 'the whole trace'}, {count(len(timeline), 'row')}" for side, timeline in drawn]
+    steps = [
+        f"{side.label}: {side.step or 'the whole trace'}, {count(len(timeline), 'row')}" for side, timeline in drawn
+    ]
     said += [f"{'; '.join(steps)}."] if steps else []
     left = dict.fromkeys(why for _, timeline in drawn for why, many in timeline.left_out.items() if many)
     said += [f"Not drawn: {'; '.join(left)}."] if left else []

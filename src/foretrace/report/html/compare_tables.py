@@ -53,14 +53,11 @@ def places(pair: Pair) -> Table:
     ]
     if any(place.predicted_low_us is not None for place in rows):
         columns.append(Column("interval", "predicted interval", "text", [_interval(place) for place in rows]))
+    vanished = [place.bytes_vanished for place in rows]
+    if any(amount is not None for amount in vanished):
+        told = "logical bytes that no longer travel through memory"
+        columns.append(Column("memory", "less through memory", "bytes", vanished, help=told))
     columns += [
-        Column(
-            "memory",
-            "less through memory",
-            "bytes",
-            [place.bytes_vanished for place in rows],
-            help="logical bytes that no longer travel through memory",
-        ),
         Column("how", "aligned by", "text", [cells.how_words(place) for place in rows]),
         Column("ops", "operators", "name", [_operators(place) for place in rows]),
     ]
@@ -96,7 +93,8 @@ def categories(pair: Pair) -> Table:
         Column("category", "GPU rows", "text", names),
         Column("kernels", "kernels", "text", _arrows(a_kernels, b_kernels)),
         Column("moved", "copies, sets", "text", _arrows(a_moved, b_moved)),
-        *_pair_of_times(a_us, b_us),
+        Column("before", "before", "text", [time(us) for us in a_us]),
+        Column("after", "after", "text", [time(us) for us in b_us]),
     ]
     return Table(f"categories-{pair.b}", "GPU rows by what became of them", columns, len(names))
 

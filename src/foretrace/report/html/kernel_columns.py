@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 def kernel_columns(report: Report, picks: Picks, plot: RooflinePlot) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """The document (distinct words) and columns (numbers, NaN where unknown; positions of words) of a data block."""
     kernels = report.kernels
-    document: dict[str, Any] = {"products": picks.products}
+    document: dict[str, Any] = {}
     columns: dict[str, NDArray[Any]] = {}
 
     def word(key: str, value: Callable[[Any], str | None]) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import NDArray
+
 from foretrace.knowledge.fragmentation import LEAST_BYTES
+from foretrace.memory.evidence import evidence
 from foretrace.memory.mapping import LARGEST, STATES, MemoryMap, memory_map
 from foretrace.model.memory import Memory
 from foretrace.model.words import count, mebibytes, owner_of
@@ -30,6 +34,7 @@ _ANSWERS = {True: ("yes", "ok"), False: ("no", "bad"), None: ("the device decide
 def memory_page(memory: Memory) -> bytes:
     """One self-contained HTML file in UTF-8: sizes, findings, pins and the peak, and a map to zoom and search."""
     drawn = memory_map(memory)
+    rests = [] if drawn is None else evidence(memory, drawn)
     tables = [
         table
         for table in (memory_tables.pins(memory), memory_tables.segments(memory), memory_tables.alive(memory))
@@ -40,14 +45,14 @@ def memory_page(memory: Memory) -> bytes:
         _request(memory),
         _sizes(memory),
         _free(memory),
-        _findings(memory),
+        _findings(memory, rests),
         _map(memory, drawn),
         _table(by_id.get("pins"), "Pinned by: who holds the holes open"),
         _table(by_id.get("segments"), "Segments"),
         _peak(memory, by_id.get("alive")),
         _trust(memory),
     ]
-    blocks = [] if drawn is None else [_map_block(memory, drawn)]
+    blocks = [] if drawn is None else [_map_block(memory, drawn, rests)]
     blocks.append(data_block("data-tables", [table.data() for table in tables]))
     return render(Page(_masthead(memory), [one for one in sections if one is not None], blocks))
 
@@ -101,6 +106,7 @@ def _sizes(memory: Memory) -> Section:
         rows=memory_bars.sizes(memory),
         device=memory_bars.device_bar(memory),
         resolution=memory.source.resolution_bytes,
+        may_be_given=memory.source.format == "snapshot",
     )
 
 
@@ -123,7 +129,7 @@ def _free(memory: Memory) -> Section | None:
     return section("free", "Free memory and fragmentation", "memory_free.html.j2", accounts=accounts, notes=notes)
 
 
-def _findings(memory: Memory) -> Section | None:
+def _findings(memory: Memory, rests: Sequence[NDArray[Any]]) -> Section | None:
     if not memory.findings and memory.source.format != "snapshot":
         return None
     return section(
@@ -132,6 +138,7 @@ def _findings(memory: Memory) -> Section | None:
         "memory_findings.html.j2",
         count=str(len(memory.findings)),
         findings=memory.findings,
+        shows=[len(rows) for rows in rests] or [0] * len(memory.findings),
         least=mebibytes(LEAST_BYTES),
     )
 
@@ -176,7 +183,7 @@ def _peak(memory: Memory, alive: Table | None) -> Section | None:
     if peak is None and history is None:
         return None
     facts = [] if peak is None else peak_facts(peak) if peak.alive else peak_facts(peak)[:1]
-    old = None if peak is None or not peak.unexplained_bytes else mebibytes(peak.unexplained_bytes)
+    old = None if peak is None or not peak.alive or not peak.unexplained_bytes else mebibytes(peak.unexplained_bytes)
     return section(
         "peak",
         "Peak and history",
@@ -210,7 +217,7 @@ def _setting(value: Any) -> str:
     return "(empty)" if value == "" else str(value)
 
 
-def _map_block(memory: Memory, drawn: MemoryMap) -> Markup:
+def _map_block(memory: Memory, drawn: MemoryMap, rests: Sequence[NDArray[Any]]) -> Markup:
     numbers: dict[str, list[int]] = {}
     for number, origin in enumerate(drawn.origins):
         numbers.setdefault(origin.where, []).append(number)
@@ -240,11 +247,12 @@ def _map_block(memory: Memory, drawn: MemoryMap) -> Markup:
             for segment in drawn.segments
         ],
     }
-    columns = {
+    columns: dict[str, NDArray[Any]] = {
         "offset": drawn.offset,
         "size": drawn.size,
         "requested": drawn.requested,
         "state": drawn.state,
         "origin": drawn.origin,
+        **{f"finding-{number}": rows for number, rows in enumerate(rests, 1)},
     }
     return data_block("data-map", document, columns)

@@ -122,7 +122,7 @@ def accounts(memory: Memory) -> list[Account]:
     if hard is not None and soft is not None and stream is not None:
         who = [
             ("hole", "hard", hard, "holes of this stream and pool: only requests that fit into one"),
-            ("whole", "soft", soft, "its whole segments: requests that fit into one, or the device once they are given back"),
+            ("whole", "soft", soft, "its whole segments: what fits into one, or the device once they are given back"),
             ("stream", "stream", stream, "of other streams or private pools: they alone"),
         ]  # fmt: skip
         found.append(Account("Who can have it", _bar(hard + soft + stream, who)))

@@ -24,33 +24,20 @@ _ASSISTED = "cache-assisted"
 
 @dataclass(eq=False)
 class Picks:
-    """Which row of each table a kernel or a copy is counted in; uint32, ``NOWHERE`` for none.
-
-    ``product``: kernels that several rows of the matrix products may count have the number of the first of those rows;
-    ``products`` gives each row's.
-    """
+    """Which row of each table a kernel or a copy is counted in; uint32, ``NOWHERE`` for none."""
 
     group: NDArray[np.uint32]
     product: NDArray[np.uint32]
-    products: list[int]
     mover: NDArray[np.uint32]
     transfer: NDArray[np.uint32]
 
 
 def picks_of(report: Report) -> Picks:
     """Find the rows that the kernels and copies of a report are counted in."""
-    product_of = [(gemm.kernel, gemm.op, gemm.flops) for gemm in report.gemms]
-    first: dict[Hashable, int] = {}
-    for row, key in enumerate(product_of):
-        first.setdefault(key, row)
+    product_of = {event: row for row, gemm in enumerate(report.gemms) for event in gemm.events}
     return Picks(
         group=_rows_of(report.kernels, [group.name for group in report.groups], lambda kernel: kernel.name),
-        product=_rows_of(
-            report.kernels,
-            product_of,
-            lambda kernel: (kernel.name, kernel.op, kernel.flops) if kernel.kind == "gemm" else None,
-        ),
-        products=[first[key] for key in product_of],
+        product=np.array([product_of.get(kernel.event, NOWHERE) for kernel in report.kernels], dtype=np.uint32),
         mover=_rows_of(
             report.kernels,
             [(row.kernel, row.op, row.bytes, row.kind) for row in report.elementwise],

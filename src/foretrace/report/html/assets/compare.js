@@ -2,6 +2,7 @@
 /* The page of a comparison: lanes side by side, and tables whose rows light up in them. */
 (() => {
   const foretrace = (window.foretrace = window.foretrace || {});
+  const CATEGORY = 105; // px of the column that holds the longest category and its colour
   const $ = (id) => document.getElementById(id);
   const numberOf = (table) => Number(table.id.split('-').pop());
 
@@ -28,6 +29,18 @@
         button.addEventListener('click', () => this.choose(Number(button.dataset.pair)));
       }
       if ($('lanes') && this.pairs.length) this.choose(this.pairs[0].b);
+      this.showAddressed();
+      window.addEventListener('hashchange', () => this.showAddressed());
+    }
+
+    /** An address that names a place (`#place-1-2`: of the first pair the second) shows it. */
+    showAddressed() {
+      const [, b, at] = /^#place-(\d+)-(\d+)$/.exec(location.hash) || [];
+      const pair = this.pairs.find((one) => one.b === Number(b));
+      if (!pair || !pair.places[at - 1] || !$('lanes')) return;
+      this.choose(pair.b);
+      const rows = this.view.rowsOfPlace(at - 1);
+      this.page.showRows(rows.filter((row) => row >= 0), { of: rows.length });
     }
 
     async _timelines() {
@@ -81,7 +94,10 @@
       this.choose(numberOf(table));
       const { view } = this;
       if (!view) return [];
-      if (table.picks === 'places') return view.rowsOfPlace(row);
+      if (table.picks === 'places') {
+        history.replaceState(null, '', `#place-${view.pair.b}-${row + 1}`);
+        return view.rowsOfPlace(row);
+      }
       const name = table.columns.find((column) => column.form === 'name').values[row];
       return table.picks === 'modules' ? view.rowsOfModule(name) : view.rowsNamed(name);
     }
@@ -104,6 +120,7 @@
     };
     if (fields.has('category')) {
       await tabulator.updateColumnDefinition('category', {
+        minWidth: CATEGORY,
         formatter: (cell) => text(cell.getValue(), `fate-chip ${cell.getValue()}`),
       });
     }

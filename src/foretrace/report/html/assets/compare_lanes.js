@@ -120,7 +120,10 @@
 
     /** The options of `foretrace.Lanes`. */
     options() {
-      const { lanes, columns, names, labels, kinds, arrows } = this;
+      const { lanes, names, labels, kinds, arrows } = this;
+      // Both files number their events from 0; an address such as #event-153 names one of the baseline.
+      const event = this.columns.event.map((one, row) => (this.sideOf(row) === 'a' ? one : -1));
+      const columns = { ...this.columns, event };
       return { lanes, columns, names, labels, kinds, arrows, bands: [], unit: 'ns' };
     }
 

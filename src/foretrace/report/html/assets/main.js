@@ -135,7 +135,6 @@
         return found;
       };
       if (table.picks === 'transfer') return among(transfers.columns, 'transfer', row);
-      if (table.picks === 'product') return among(kernels.columns, 'product', kernels.document.products[row]);
       if (table.picks === 'operator') return this._operatorRows(table.columns[0].values[row]);
       return among(kernels.columns, table.picks, row);
     }
@@ -159,11 +158,7 @@
       const drawn = this.rowsOf(table, row);
       const rows = drawn.filter((one) => one >= 0);
       const calls = table.columns.find((column) => column.key === 'calls');
-      const shared = table.picks === 'product' && calls && drawn.length > calls.values[row];
-      const words = shared
-        ? `${rows.length} events highlighted: products of this work by this kernel, of all their shapes`
-        : undefined;
-      this.showRows(rows, { of: table.picks === 'operator' ? calls.values[row] : drawn.length, move: false, words });
+      this.showRows(rows, { of: table.picks === 'operator' ? calls.values[row] : drawn.length, move: false });
       const { tabulator } = this.tables[table.id];
       $(`grid-${table.id}`).querySelectorAll('.picked').forEach((one) => one.classList.remove('picked'));
       const element = tabulator.getRows().find((one) => one.getData().id === row);

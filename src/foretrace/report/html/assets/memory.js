@@ -27,6 +27,9 @@
       const data = await foretrace.unpack('data-map');
       this.map = new foretrace.MemoryMap($('memory-map'), data, { onArrange: () => this._tell() });
       this._tools();
+      for (const one of document.querySelectorAll('button[data-finding]')) {
+        one.addEventListener('click', () => this._finding(data.columns[`finding-${one.dataset.finding}`]));
+      }
       document.addEventListener('keydown', (event) => this._key(event));
       this._addressed();
       window.addEventListener('hashchange', () => this._addressed());
@@ -82,6 +85,12 @@
       foretrace.say(`the largest hole, ${foretrace.words.mebibytes(this.map.columns.size[block])} at ${this.map.address(block)}`);
     }
 
+    _finding(blocks) {
+      this.map.show(Array.from(blocks));
+      this._move();
+      foretrace.say(`${many(blocks.length, 'block')} highlighted in the map`);
+    }
+
     /** The keys that the shell lists for timelines, in the words of this page. */
     _help() {
       for (const line of document.querySelectorAll('#help dl > div')) {
@@ -120,11 +129,8 @@
       const pinning = table.picks === 'pin';
       const blocks = this.map.blocksOf(this.map.said.lines[table.picks][row], { pinning });
       this.map.show(blocks);
-      this._say(
-        pinning
-          ? `${many(blocks.length, 'block')} that hold holes open highlighted in the map`
-          : `${many(blocks.length, 'block')} of this line held at the end of the history highlighted in the map`,
-      );
+      const what = pinning ? 'that hold holes open' : 'of this line, still held at the end,';
+      this._say(blocks.length ? `${many(blocks.length, 'block')} ${what} highlighted in the map` : 'Nothing of this line is held any more.');
     }
 
     _say(words) {

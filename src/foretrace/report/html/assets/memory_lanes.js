@@ -19,6 +19,9 @@
     panel.input.placeholder = 'Search address, size, state, line  /';
     panel.input.setAttribute('aria-label', 'Search blocks');
     for (const line of panel.help.querySelectorAll('dd')) line.textContent = line.textContent.replace('timeline', 'map');
+    const more = ['double click on a title', 'make that segment as wide as the view'];
+    const make = foretrace.lanesElement;
+    panel.help.querySelector('dl').append(...more.map((words, i) => make(i ? 'dd' : 'dt', '', words)));
     panel.next = (way) => {
       const { found } = panel;
       if (!found.length) return;
@@ -31,7 +34,6 @@
     panel.tip = (row, at) => {
       if (row >= 0 && panel.tipped !== row) {
         panel.tipped = row;
-        const make = foretrace.lanesElement;
         panel.tipBox.replaceChildren(...options.tip(row).map((words, i) => make(i ? 'span' : 'b', '', words)));
       }
       tip(row, at);

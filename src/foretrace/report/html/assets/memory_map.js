@@ -142,6 +142,7 @@
         find: (text) => this.find(text),
         onSelect: (one) => this._keep(one),
       });
+      this.lanes.canvas.addEventListener('dblclick', (event) => this._twice(event));
       if (before && before.layout.collapsed.size) {
         this.lanes.layout.collapsed = before.layout.collapsed;
         this.lanes._resize();
@@ -154,6 +155,16 @@
       };
       if (selected >= 0 && this.rowOf[selected] >= 0) this.lanes.select(this.rowOf[selected], { reveal: true });
       this._mark();
+    }
+
+    /** A double click on the title of a segment makes it as wide as the view. */
+    _twice(event) {
+      const { layout } = this.lanes;
+      const box = this.lanes.canvas.getBoundingClientRect();
+      const y = layout.unscreen(event.clientY - box.top);
+      if (event.clientX - box.left >= layout.gutter) return;
+      const lane = layout.lanes.findIndex((one) => one.shown && y >= one.from && y < one.to);
+      if (lane >= 0) this.showSegment(this.chosen[lane].at);
     }
 
     /** Unfold the groups that rows lie in. */
@@ -229,16 +240,14 @@
 
     /** Choose another order, other segments, or other colours: {order, shown, colour}. */
     choose(by) {
-      const range = { ...this.lanes.target };
+      const range = this.lanes.showsAll() ? null : { ...this.lanes.target };
       const text = this.lanes.panel.input.value;
       const recolour = !('order' in by || 'shown' in by);
       const top = this.lanes.scroller.scrollTop;
       Object.assign(this.by, by);
       this._arrange();
-      if (recolour) {
-        this.lanes.moveTo(range.start, range.end, true);
-        this.lanes.scroller.scrollTop = top;
-      }
+      if (range) this.lanes.moveTo(range.start, range.end, true);
+      if (recolour) this.lanes.scroller.scrollTop = top;
       if (!text) return;
       this.lanes.panel.input.value = text;
       this.lanes.panel.find(text);
