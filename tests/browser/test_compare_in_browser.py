@@ -13,6 +13,7 @@ from comparison.comparing import COMPILED, EAGER, Call, program
 from foretrace.cli import main
 from foretrace.comparison.compare import compare_subjects, read_with_trace
 from foretrace.comparison.drawn import timeline_of_step
+from foretrace.model import words
 from foretrace.report.html.compare import compare_page
 
 TRACES = Path(__file__).parents[1] / "data" / "traces"
@@ -200,6 +201,12 @@ def test_tables_sort_and_filter(open_page, two):
     page.get_by_label("search What became of each kernel").fill("memset")
     until(page, "foretrace.page.tables['places-1'].order().join() === '3'")
     assert page.locator("#grid-places-1 .fate-chip").all_inner_texts() == ["identical"]
+
+
+def test_changes_are_said_as_on_the_screen(open_page, two):
+    page = ready(open_page(two))
+    values = [0.0, 0.021, -0.462, 0.0005, -0.0004, 9.994, 9.9996, 10.0, 56.1, -1.0, 0.0125]
+    assert page.evaluate("(values) => values.map(foretrace.words.signed)", values) == [*map(words.signed, values)]
 
 
 def test_a_pair_is_chosen_by_its_button_and_by_its_tables(open_page, three):

@@ -229,6 +229,7 @@ def test_the_largest_hole_is_selected_and_in_sight(open_page, fragmented, fragme
         ("held", lambda s: s.active_bytes / s.size),
         ("address", lambda s: s.address),
     ],
+    ids=["holes", "largest", "size", "held", "address"],
 )
 def test_segments_are_sorted_within_what_the_allocator_keeps_apart(open_page, fragmented, fragmented_page, order, key):
     page = ready(open_page(fragmented_page))

@@ -56,7 +56,7 @@ def _rows(
 
 
 def _owner(memory: Memory) -> tuple[int, tuple[int, ...]]:
-    """The stream and pool that free memory is judged for: that of the request, else the busiest of the ordinary pool."""
+    """The stream and pool that free memory is judged for: the request's, else the busiest of the ordinary pool."""
     if memory.request is not None:
         return memory.request.stream, tuple(memory.request.pool)
     reserved: dict[int, int] = defaultdict(int)

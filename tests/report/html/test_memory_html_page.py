@@ -226,3 +226,13 @@ def test_without_findings_a_snapshot_says_so():
     words = Seen(memory_page(small_memory(["a.py:1"]))).words
     assert "None. Kinds below" in words
     assert count(2, "block") not in words
+
+
+def test_a_device_of_which_nothing_is_held_has_a_page():
+    memory = small_memory([])
+    memory.segments, memory.blocks, memory.pinned_by = [], [], []
+    memory.totals.requested_bytes = memory.totals.allocated_bytes = memory.totals.active_bytes = 0
+    memory.totals.reserved_bytes = memory.free.holes_bytes = memory.fragmentation.hard_bytes = 0
+    seen = Seen(memory_page(memory))
+    assert "the allocator held nothing of this device" in seen.words
+    assert seen.sections == ["sizes", "free", "findings", "map", "trust"]

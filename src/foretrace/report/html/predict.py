@@ -17,7 +17,7 @@ from foretrace.report.html.explain import roofline_section, timeline_section
 from foretrace.report.html.kernel_columns import kernel_columns, transfer_columns
 from foretrace.report.html.page import Masthead, Page, Section, render, section
 from foretrace.report.html.payload import data_block
-from foretrace.report.html.predict_tables import groups_table, rows_of_groups, rows_table
+from foretrace.report.html.predict_tables import floor_of, groups_table, rows_of_groups, rows_table
 from foretrace.report.html.timeline import timeline_block
 from foretrace.report.screen import _BOUND_WORDS as BOUND_WORDS
 
@@ -210,7 +210,7 @@ def _rows(info: PredictionInfo) -> Sequence[dict[str, object]]:
             "event": row.event,
             "interval": f"{time(row.low_us)} to {time(row.high_us)}",
             "shape": row.shape,
-            "floor": None if row.floor_us is None else time(row.floor_us),
+            "floor": None if (floor := floor_of(row)) is None else time(floor),
             "basis": row.basis,
         }
         for row in info.rows

@@ -8,7 +8,7 @@ from foretrace.model.prediction import PredictedGroup, PredictedRow, PredictionI
 from foretrace.model.words import UNKNOWN, number, scale_of_times
 from foretrace.report.html.tables import Column, Table, times
 
-__all__ = ["groups_table", "rows_of_groups", "rows_table"]
+__all__ = ["floor_of", "groups_table", "rows_of_groups", "rows_table"]
 
 _OPERATOR_HELP = "the operator of the program that launches it"
 _INTERVAL_HELP = "holds about 80 % of measured calls"
@@ -48,7 +48,7 @@ def rows_table(info: PredictionInfo) -> Table:
         Column("kind", "kind", "text", [row.kind for row in rows]),
         Column("shape", "M×N×K or elements", "text", [row.shape for row in rows]),
         *_timed(rows),
-        times("floor", "floor", [row.floor_us for row in rows], help="at the rates of the datasheet"),
+        times("floor", "floor", [floor_of(row) for row in rows], help="at the rates of the datasheet"),
         Column("bound", "bound", "text", [_bound(row) for row in rows]),
         Column("basis", "rests on", "text", [row.basis for row in rows]),
         Column("name", "name, a guess", "name", [row.name for row in rows], help="what the library may call it"),
@@ -64,6 +64,11 @@ def _timed(rows: Sequence[PredictedGroup] | Sequence[PredictedRow]) -> list[Colu
         Column("us", "time", "number", [row.us for row in rows], unit=unit, divisor=divisor),
         Column("interval", "interval", "text", spans, unit=unit, help=_INTERVAL_HELP),
     ]
+
+
+def floor_of(row: PredictedRow) -> float | None:
+    """The time (µs) at the rates of the datasheet; of a memset of a few bytes it says nothing."""
+    return row.floor_us if row.row == "kernel" else None
 
 
 def _bound(row: PredictedGroup | PredictedRow) -> str:

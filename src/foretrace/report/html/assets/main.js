@@ -90,7 +90,7 @@
     }
 
     clear() {
-      this.lanes.clear();
+      this.lanes?.clear();
       this.note.hidden = true;
       document.querySelectorAll('.tabulator-row.picked').forEach((row) => row.classList.remove('picked'));
     }
