@@ -62,6 +62,8 @@ def facts(report: Report) -> dict[str, Any]:
         del row["event"]
         row["step"] = None
         row["start_us"] = round(row["start_us"] - start, 3)
+    for row in found["gemms"]:
+        row["events"] = len(row["events"])
     for step in found["steps"]:
         del step["index"], step["start_us"], step["idle"]
     parts = ("steps", "kernels", "transfers", "groups", "operators", "gemms", "elementwise", "chain", "coverage")

@@ -29,7 +29,7 @@ def groups_table(info: PredictionInfo) -> Table:
             [group.kernels for group in groups],
             help="more than calls where a library takes helper kernels",
         ),
-        *_timed(groups),
+        *_timed(groups, "spread"),
         Column("share", "share", "percent", [group.share for group in groups], unit="%", help="of the GPU time"),
         Column("flops", "work", "flop", [group.flops for group in groups]),
         Column("bytes", "bytes", "bytes", [group.bytes for group in groups]),
@@ -47,7 +47,7 @@ def rows_table(info: PredictionInfo) -> Table:
         Column("op", "operator", "name", [row.op for row in rows], help=_OPERATOR_HELP),
         Column("kind", "kind", "text", [row.kind for row in rows]),
         Column("shape", "M×N×K or elements", "text", [row.shape for row in rows]),
-        *_timed(rows),
+        *_timed(rows, "interval"),
         times("floor", "floor", [floor_of(row) for row in rows], help="at the rates of the datasheet"),
         Column("bound", "bound", "text", [_bound(row) for row in rows]),
         Column("basis", "rests on", "text", [row.basis for row in rows]),
@@ -56,13 +56,13 @@ def rows_table(info: PredictionInfo) -> Table:
     return Table("rows", "Row by row", columns, len(rows), picks="rows")
 
 
-def _timed(rows: Sequence[PredictedGroup] | Sequence[PredictedRow]) -> list[Column]:
-    """The time and its interval, in one unit."""
+def _timed(rows: Sequence[PredictedGroup] | Sequence[PredictedRow], key: str) -> list[Column]:
+    """The time and its interval, in one unit; the page draws a bar in the column ``spread``."""
     divisor, unit = scale_of_times(row.high_us for row in rows)
     spans = [f"{number(row.low_us / divisor)}–{number(row.high_us / divisor)}" for row in rows]
     return [
         Column("us", "time", "number", [row.us for row in rows], unit=unit, divisor=divisor),
-        Column("interval", "interval", "text", spans, unit=unit, help=_INTERVAL_HELP),
+        Column(key, "interval", "text", spans, unit=unit, help=_INTERVAL_HELP),
     ]
 
 

@@ -2,23 +2,16 @@
 /* The page of a comparison: lanes side by side, and tables whose rows light up in them. */
 (() => {
   const foretrace = (window.foretrace = window.foretrace || {});
-  const CATEGORY = 105; // px of the column that holds the longest category and its colour
   const $ = (id) => document.getElementById(id);
   const numberOf = (table) => Number(table.id.split('-').pop());
 
   class ComparePage {
     constructor(page) {
       this.page = page;
-      const [table, showRows] = [page.table.bind(page), page.showRows.bind(page)];
+      const showRows = page.showRows.bind(page);
       page.rowsOf = (data, row) => this.rowsOf(data, row);
       page.showRows = (rows, how) => this.view && showRows(rows, how);
       page.clear = () => this.clear();
-      page.table = (id) => {
-        const isNew = !page.tables[id];
-        const made = table(id);
-        if (isNew) made.ready = made.ready.then(() => dress(made.tabulator));
-        return made;
-      };
     }
 
     async start() {
@@ -30,6 +23,9 @@
       }
       if ($('lanes') && this.pairs.length) this.choose(this.pairs[0].b);
       this.showAddressed();
+      // The page itself may have looked at the address before there were lanes.
+      const event = /^#event-(\d+)$/.exec(location.hash);
+      if (event && this.lanes) this.page.show([Number(event[1])], { select: Number(event[1]) });
       window.addEventListener('hashchange', () => this.showAddressed());
     }
 
@@ -109,34 +105,22 @@
     }
   }
 
-  /** Let a table's categories carry the colours of the lanes, and its changes say which way they go. */
-  async function dress(tabulator) {
-    const fields = new Set(tabulator.getColumns().map((column) => column.getField()));
-    const text = (cell, className) => {
-      const element = document.createElement('span');
-      element.textContent = cell;
-      if (className) element.className = className;
-      return element;
-    };
-    if (fields.has('category')) {
-      await tabulator.updateColumnDefinition('category', {
-        minWidth: CATEGORY,
-        formatter: (cell) => text(cell.getValue(), `fate-chip ${cell.getValue()}`),
-      });
-    }
-    if (!fields.has('change')) return;
-    await tabulator.updateColumnDefinition('change', {
-      formatter: (cell) => {
-        const value = cell.getValue();
-        const [column, at] = [foretrace.page.tableData.find((one) => one.id === idOf(tabulator)), cell.getData().id];
-        const { notes } = column.columns.find((one) => one.key === 'change');
-        if (value === null) return text(notes[at] || foretrace.words.signed(value), 'change same');
-        return text(foretrace.words.signed(value), `change ${value < 0 ? 'less' : 'more'}`);
-      },
-    });
+  function text(words, className) {
+    return Object.assign(document.createElement('span'), { textContent: words, className });
   }
 
-  const idOf = (tabulator) => tabulator.element.closest('.grid').dataset.table;
+  /** Categories carry the colours of the lanes, and changes say which way they go. */
+  Object.assign((foretrace.cells = foretrace.cells || {}), {
+    category: ({ values }, row) => text(values[row], `fate-chip ${values[row]}`),
+    change: ({ values, notes }, row) => {
+      const value = values[row];
+      const words = foretrace.words.signed(value);
+      if (value === null) return text((notes && notes[row]) || words, 'change same');
+      return text(words, `change ${value < 0 ? 'less' : 'more'}`);
+    },
+  });
+
+  foretrace.cells.category.width = 105; // px, of the longest category with its colour
 
   document.addEventListener('DOMContentLoaded', () => {
     if (!$('data-pairs')) return;

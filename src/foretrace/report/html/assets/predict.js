@@ -3,8 +3,6 @@
 (() => {
   const foretrace = (window.foretrace = window.foretrace || {});
 
-  const INTERVAL = 235; // px of the column that holds a bar and its ends
-
   function bar({ low, high, at }, words) {
     const make = (name, className) => Object.assign(document.createElement(name), { className });
     const whole = document.createElement('span');
@@ -20,7 +18,7 @@
 
   async function start(page) {
     const unpacked = foretrace.unpack('data-predicted').then(({ document: said }) => said);
-    const [table, details] = [page.table.bind(page), page.details.bind(page)];
+    const details = page.details.bind(page);
     let told = { groups: [], rows: [] };
     let rowOf = new Map();
     page.rowsOf = (data, row) => {
@@ -34,19 +32,12 @@
       const more = [['interval', known.interval], ['shape', known.shape], ['floor', known.floor], ['rests on', known.basis]];
       return [...facts, ['predicted', 'not measured'], ...more];
     };
-    page.table = (id) => {
-      const isNew = !page.tables[id];
-      const made = table(id);
-      if (isNew && id === 'groups') {
-        made.ready = made.ready.then(() =>
-          made.tabulator.updateColumnDefinition('interval', {
-            minWidth: INTERVAL,
-            formatter: (cell) => bar(told.groups[cell.getData().id], cell.getValue()),
-          }),
-        );
-      }
-      return made;
+    foretrace.cells.spread = (column, row) => {
+      const cell = Object.assign(document.createElement('span'), { className: 'spread', textContent: column.values[row] });
+      unpacked.then(({ groups }) => cell.replaceChildren(bar(groups[row], column.values[row])));
+      return cell;
     };
+    foretrace.cells.spread.width = 235; // px, of a bar and its ends
     told = await unpacked;
     rowOf = new Map(told.rows.map((row) => [row.event, row]));
   }

@@ -4,6 +4,9 @@
   const foretrace = (window.foretrace = window.foretrace || {});
   const ROW = 26; // px
   const MOST = 560; // px
+
+  /** How a page draws cells of a column of its own, by the column's key: (column, row) => Element, with its `width`. */
+  foretrace.cells = foretrace.cells || {};
   const [PADDING, ARROW] = [15, 29]; // px beside the words of a cell and of a head
   const [WIDEST, WIDEST_NAME] = [220, 340]; // px
   const MEASURED = 500; // rows whose words decide the width
@@ -82,7 +85,7 @@
       title: column.unit ? `${column.title} (${column.unit})` : column.title,
       field: column.key,
       titleFormatter: () => head(column),
-      formatter: (each) => cell(column, each.getData().id),
+      formatter: (each) => (foretrace.cells[column.key] || cell)(column, each.getData().id),
       hozAlign: numeric ? 'right' : 'left',
       headerHozAlign: numeric ? 'right' : 'left',
       sorter: (a, b, rowA, rowB, _, direction) => order(column, rowA.getData().id, rowB.getData().id, direction),
@@ -92,7 +95,7 @@
       headerFilterParams: { elementAttributes: { 'aria-label': `filter ${column.title}`, spellcheck: 'false' } },
       headerFilterFunc: (asked, _, data) => foretrace.passes(asked, shownNumber(column, data.id), said(column, data.id)),
       width: widthOf(column, fonts, context),
-      minWidth: 50,
+      minWidth: (foretrace.cells[column.key] || {}).width || 50,
     };
   }
 
