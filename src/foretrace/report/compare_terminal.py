@@ -89,7 +89,7 @@ def _categories(pair: Pair, view: View) -> list[Line]:
     if not pair.categories:
         return []
     columns = [
-        Column("GPU rows", left=True),
+        Column("GPU rows, one step", left=True),
         Column("kernels"),
         Column("copies, sets"),
         Column("before"),
