@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -33,7 +35,9 @@ def commands() -> str:
     ]
     for name, what in COMMANDS.items():
         said = io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+        # Help is as wide as the terminal, and has its colours: the site's is the same wherever it is built.
+        plain = patch.dict(os.environ, {"COLUMNS": "100", "NO_COLOR": "1"})
+        with plain, contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
             main([name, "--help"])
         parts.append(
             f"## foretrace {name}\n\n{what[0].upper()}{what[1:]}.\n\n```text\n{said.getvalue().rstrip()}\n```\n"
@@ -86,9 +90,10 @@ def documents() -> str:
     from foretrace.model.schema import DOCUMENTS, schema_of
 
     parts = [
-        "# JSON documents\n\nWhat `--json` writes. Fields may be added within a version, never changed or removed. "
-        "Times are µs, sizes bytes, shares 0 to 1; what is unknown is `null`, never zero. The schemas themselves: "
-        "`python -m foretrace.model.schema NAME`.\n"
+        "# JSON documents\n\nWhat `--json` writes; `foretrace.baseline/1` is the file that the "
+        "[pytest plugin](../how-to/pytest.md) keeps beside a test. Fields may be added within a version, never changed "
+        "or removed. Times are µs, sizes bytes, shares 0 to 1; what is unknown is `null`, never zero. The schemas "
+        "themselves: `python -m foretrace.model.schema NAME`.\n"
     ]
     for document, what in DOCUMENTS.items():
         schema = schema_of(document)

@@ -28,6 +28,7 @@ __all__ = [
     "ScheduleError",
     "SharingError",
     "TraceReadError",
+    "sentence_of",
 ]
 
 
@@ -67,3 +68,30 @@ class ProfilerActiveError(CaptureError):
 
 class EmptyTraceError(CaptureError):
     """CUDA work ran, but the recording holds none of it."""
+
+
+_MOST_SAID = 300
+
+
+def sentence_of(
+    error: Exception, *, name_files: bool = True, machine: str = "this machine", defect: str = "please report it"
+) -> str:
+    """What a user is told of an error: its own sentence if it is one of ours, else what is known of it.
+
+    Args:
+        error: the error.
+        name_files: whether the file that the system speaks of may be named.
+        machine: whose memory it was that did not suffice.
+        defect: what to do about an error that is nobody's but ours.
+    """
+    if isinstance(error, ForetraceError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return f"{machine} has not enough memory for this; try something smaller"
+    if isinstance(error, OSError) and error.strerror:
+        if not name_files:
+            return f"a file cannot be read: {error.strerror}"
+        if error.filename is not None:
+            return f"{error.filename}: {error.strerror}"
+    said = " ".join(str(error).split())[:_MOST_SAID]
+    return f"this is a defect of foretrace: {type(error).__name__}{': ' if said else ''}{said}; {defect}"

@@ -285,7 +285,7 @@ def test_names_of_a_trace_show_as_text(open_page):
     drawn_rows(page, "places-1").filter(has_text="added").click()
     (row,) = page.evaluate("foretrace.page.lanes.state().highlighted")
     page.evaluate(f"foretrace.page.lanes.choose({row})")
-    assert "</script><img src=x onerror=alert(1)>‹LS›‹RLO›" in page.locator(".lanes-details").inner_text()
+    assert "</script><img src=x onerror=alert(1)>\\u2028\\u202e" in page.locator(".lanes-details").inner_text()
     assert page.locator("img").count() == 0
 
 
@@ -303,3 +303,32 @@ def test_it_can_be_read_without_scripts(open_page, two):
     assert "The lanes are drawn by JavaScript, which is off." in text
     assert "gelu + mul → triton_poi gelu·mul" in text
     assert page.locator(".pairs").count() == 0
+
+
+def test_arrows_are_drawn_of_chosen_rows_alone(open_page):
+    """All of them at once would cross the lanes of the other side."""
+    page = ready(open_page(page_of(program(EAGER).trace(), program(COMPILED).trace())))
+    page.evaluate(
+        """(() => {
+            window.curves = 0;
+            const { prototype } = CanvasRenderingContext2D;
+            const drawn = prototype.bezierCurveTo;
+            prototype.bezierCurveTo = function (...where) {
+                window.curves++;
+                return drawn.apply(this, where);
+            };
+        })()"""
+    )
+    counted = "(() => { window.curves = 0; foretrace.page.lanes.visible(0); return window.curves; })()"
+    assert page.evaluate("foretrace.page.lanes.model.arrows.from.length") > 0
+    assert page.evaluate(counted) == 0
+    page.evaluate("foretrace.page.lanes.select(foretrace.page.lanes.model.arrows.to[0])")
+    assert page.evaluate(counted) == 1
+
+
+def test_the_keys_that_are_listed_have_something_to_go_to(open_page):
+    page = ready(open_page(page_of(program(EAGER).trace(), program(COMPILED).trace())))
+    page.keyboard.press("?")
+    listed = page.locator("#help dt").all_inner_texts()
+    assert "t" in listed
+    assert "n p" not in listed

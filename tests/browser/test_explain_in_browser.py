@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until
 
 from builders import TraceBuilder
 from foretrace import explain, load
+from foretrace.analysis.drawn import drawn_of
 from foretrace.analysis.roofline_plot import roofline_of
-from foretrace.analysis.timeline import timeline_of
 from foretrace.cli import main
 from foretrace.model import words
 from foretrace.model.report import Report
@@ -25,7 +25,7 @@ TRACES = Path(__file__).parents[1] / "data" / "traces"
 def written(name: str) -> tuple[Report, bytes]:
     trace = load(TRACES / f"{name}.json.gz")
     report = explain(trace)
-    return report, explain_page(report, timeline_of(trace, report))
+    return report, explain_page(report, drawn_of(trace, report))
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +36,6 @@ def eager():
 @pytest.fixture(scope="module")
 def train():
     return written("mlp_train_eager")
-
-
-def eventually(page: Any, condition: str) -> None:
-    """Wait for a condition; the page's own policy forbids the waiting that Playwright would evaluate in it."""
-    deadline = time.monotonic() + 10
-    while not page.evaluate(condition):
-        assert time.monotonic() < deadline, condition
-        page.wait_for_timeout(20)
 
 
 def ready(page: Any) -> Any:
@@ -165,7 +157,7 @@ def test_what_is_unknown_comes_last_whichever_way_a_column_is_sorted(open_page):
     report = explain(trace)
     for at in (1, 3):
         report.elementwise[at].gbps = None
-    page = ready(open_page(explain_page(report, timeline_of(trace, report))))
+    page = ready(open_page(explain_page(report, drawn_of(trace, report))))
     drawn_table(page, "elementwise")
     known = sorted((row.gbps for row in report.elementwise if row.gbps is not None), reverse=True)
     head = page.locator("#grid-elementwise .tabulator-col[tabulator-field=gbps] .tabulator-col-content").first
@@ -189,7 +181,7 @@ def test_tables_filter_by_words_and_by_numbers_and_search(open_page, train):
         box.press("Delete")
         box.press_sequentially(text)
         some = "<" if text else "==="
-        eventually(page, f"foretrace.page.table('kernels').order().length {some} {len(report.groups)}")
+        until(page, f"foretrace.page.table('kernels').order().length {some} {len(report.groups)}")
 
     typed("kind", "gemm")
     assert names() == [group.name for group in report.groups if group.kind == "gemm"]
@@ -259,6 +251,16 @@ def test_a_product_row_highlights_its_own_kernels(open_page, eager):
     assert len(wanted) == gemm.calls
 
 
+def test_a_table_follows_the_width_of_the_window(open_page, eager):
+    page = ready(open_page(eager[1], viewport={"width": 1280, "height": 900}))
+    drawn_table(page, "gemms")
+    holder = "document.querySelector('#grid-gemms .tabulator').clientWidth"
+    row = "document.querySelector('#grid-gemms .tabulator-row').getBoundingClientRect().width"
+    wide = page.evaluate(row)
+    page.set_viewport_size({"width": 2000, "height": 900})
+    until(page, f"{row} > {wide} && {row} >= {holder} - 20")
+
+
 def test_the_roofline_has_a_point_for_every_kernel_that_it_says_it_has(open_page, train):
     report, html = train
     page = ready(open_page(html))
@@ -292,7 +294,7 @@ def test_the_bandwidth_is_in_sight_also_where_no_arithmetic_peak_is(open_page):
     build.kernel("sgemm_128x64_nn", 50, 120, launch=build.launch(20))
     trace = build.trace()
     report = explain(trace)
-    page = ready(open_page(explain_page(report, timeline_of(trace, report))))
+    page = ready(open_page(explain_page(report, drawn_of(trace, report))))
     assert roofline_of(report).on_plane == 1
     assert page.locator("#roofline .roof").count() == 1
 
@@ -426,6 +428,26 @@ def test_on_paper_everything_is_open_and_tables_are_complete(open_page, train):
     assert page.locator("details:not([open])").count() > 0
 
 
+@pytest.mark.parametrize("chosen", [None, "dark"], ids=["system", "chosen"])
+def test_paper_is_light_where_the_screen_is_dark(open_page, train, chosen):
+    page = ready(open_page(train[1], color_scheme="dark"))
+    if chosen:
+        page.evaluate(f"document.documentElement.dataset.theme = '{chosen}'")
+    ground = """(() => {
+        const { lanes } = foretrace.page;
+        lanes.visible(0);
+        const pixel = [...lanes.canvas.getContext('2d').getImageData(2, lanes.canvas.height - 3, 1, 1).data];
+        return [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color, pixel[0] > 200];
+    })()"""
+    assert page.evaluate(ground) == ["rgb(21, 24, 27)", "rgb(223, 227, 230)", False]
+    page.emulate_media(media="print", color_scheme="dark")
+    until(page, "foretrace.page.lanes.root.classList.contains('lanes-paper')")
+    assert page.evaluate(ground) == ["rgb(255, 255, 255)", "rgb(0, 0, 0)", True]
+    page.emulate_media(media="screen", color_scheme="dark")
+    until(page, "!foretrace.page.lanes.root.classList.contains('lanes-paper')")
+    assert page.evaluate(ground) == ["rgb(21, 24, 27)", "rgb(223, 227, 230)", False]
+
+
 HOSTILE = [
     "</script><script>window.bad=1</script>",
     "<img src=x onerror=window.bad=1>",
@@ -443,7 +465,7 @@ def test_hostile_names_stay_text_in_tables_plots_and_details(open_page):
         build.kernel(name, begin + 30, 50, launch=build.launch(begin + 5))
     trace = build.trace()
     report = explain(trace)
-    page = ready(open_page(explain_page(report, timeline_of(trace, report))))
+    page = ready(open_page(explain_page(report, drawn_of(trace, report))))
     for table in ("kernels", "operators"):
         drawn_table(page, table)
         page.locator(f"#grid-{table} .tabulator-row").first.locator(".tabulator-cell").first.click()

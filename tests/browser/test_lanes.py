@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,7 @@ from waiting import until
 from foretrace import explain, load
 from foretrace.analysis.timeline import timeline_of
 from foretrace.model.timeline import Band, DrawnLane
+from foretrace.report.text import clean
 
 SAMPLE = Path(__file__).parents[2] / "src/foretrace/cli/samples/h200_mlp_eager.trace.json.gz"
 CPU, GPU = 0, 1
@@ -341,6 +343,19 @@ def test_time_covered_twice_counts_once(open_page):
     assert busy["gpu"] == 65
 
 
+def test_a_folded_group_draws_no_rows_and_unfolds_for_those_that_are_asked_for(page):
+    title = page.evaluate(f"lanes.model.lanes[{CPU}].group")
+    row = visible(page, CPU)[0]["row"]
+    page.get_by_role("button", name=title).click()
+    assert page.evaluate("lanes.folded()") == [title]
+    tracks = "(() => { let n = 0; const one = lanes.painter._track; lanes.painter._track = (...w) => n++; "
+    tracks += "lanes._draw(); lanes.painter._track = one; return n; })()"
+    assert page.evaluate(tracks) == len([lane for lane in page.evaluate("lanes.layout.lanes") if lane["shown"]])
+    page.evaluate(f"lanes.unfold([{row}])")
+    assert page.evaluate("lanes.folded()") == []
+    assert row in {one["row"] for one in visible(page, CPU)}
+
+
 def test_groups_fold_and_unfold(page):
     tall = page.evaluate("lanes.height")
     head = page.get_by_role("button", name="CPU, process 478")
@@ -365,16 +380,16 @@ def test_any_name_is_shown_as_text(open_page, name):
     lanes = [DrawnLane(name, name, "gpu", 1, name)]
     rows = [(0, 0, 0, 100, name, name)]
     page = ready(open_page(lanes_page(timeline_with(rows, lanes=lanes, bands=[Band(name, 0, 100)]))))
-    assert visible(page, 0)[0]["name"] == name
+    shown = clean(name)
+    assert visible(page, 0)[0]["name"] == shown
     page.evaluate("lanes.select(0)")
     page.mouse.move(*place(page, 0, 0))
-    shown = page.evaluate("name => foretrace.visibleText(name)", name)
     assert page.locator(".lanes-details h4 span").text_content() == shown
     assert page.locator(".lanes-tip b").text_content() == shown
     assert page.locator(".lanes b img, .lanes b b, .lanes img, .lanes script").count() == 0
     # Nothing that is invisible, breaks lines or turns the text around is left.
     assert not set(shown) & set("\x00\n\t\u2028\u202e")
-    assert page.evaluate(f"[...lanes.search({name.strip()[-3:]!r})]") == [0]
+    assert page.evaluate(f"[...lanes.search({json.dumps(shown[-3:])})]") == [0]
 
 
 def test_rows_that_crowd_are_merged_and_a_busy_stream_looks_busy(open_page):

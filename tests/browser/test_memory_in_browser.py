@@ -12,6 +12,7 @@ from waiting import until
 
 from foretrace.cli import main
 from foretrace.memory import examine_file
+from foretrace.memory.drawn import drawn_of_memory
 from foretrace.model.words import mebibytes
 from foretrace.report.html.memory import memory_page
 from memories import MIB, START, large_memory, small_memory
@@ -21,6 +22,10 @@ FRAGMENTED = ROOT / "src/foretrace/cli/samples/h200_fragmented.snapshot.pickle.g
 H200 = ROOT / "tests/data/memory/h200"
 
 
+def drawn_page(memory):
+    return memory_page(memory, drawn_of_memory(memory))
+
+
 @pytest.fixture(scope="module")
 def fragmented():
     return examine_file(str(FRAGMENTED))
@@ -28,7 +33,7 @@ def fragmented():
 
 @pytest.fixture(scope="module")
 def fragmented_page(fragmented):
-    return memory_page(fragmented)
+    return drawn_page(fragmented)
 
 
 def ready(page: Any) -> Any:
@@ -293,7 +298,7 @@ HOSTILE = [
 
 
 def test_names_are_text_wherever_they_stand(open_page):
-    page = ready(open_page(memory_page(small_memory(HOSTILE, path="</title><script>1.pickle"))))
+    page = ready(open_page(drawn_page(small_memory(HOSTILE, path="</title><script>1.pickle"))))
     page.evaluate("foretrace.page.table('pins').ready.then(() => undefined)")
     assert page.title() != "owned"
     assert found(page, "</script>") == [0]
@@ -324,7 +329,7 @@ def test_keys_go_to_the_map_and_are_listed(open_page, fragmented_page):
 @pytest.mark.parametrize(("segments", "each"), [(20_000, 10), (100, 1_000)], ids=["many segments", "many blocks"])
 def test_large_snapshots_open_fast_and_draw_fast(open_page, segments, each):
     memory = large_memory(segments, each)
-    html = memory_page(memory)
+    html = drawn_page(memory)
     assert len(html) < 4_000_000
     began = time.monotonic()
     page = ready(open_page(html))
@@ -343,7 +348,7 @@ def test_large_snapshots_open_fast_and_draw_fast(open_page, segments, each):
 
 @pytest.mark.parametrize("name", ["training.memory_summary.txt", "training.memory_stats.json"])
 def test_sums_have_no_map_and_say_so(open_page, name):
-    page = ready(open_page(memory_page(examine_file(str(H200 / name)))))
+    page = ready(open_page(drawn_page(examine_file(str(H200 / name)))))
     assert "only a snapshot" in page.locator("#section-map").inner_text()
     assert page.locator("#memory-map").count() == 0
     assert page.locator(".memory-bar").count() > 2
@@ -372,7 +377,7 @@ def test_bars_are_as_long_as_they_say(open_page, fragmented, fragmented_page):
 
 
 def test_the_start_of_the_made_memory_is_where_it_says(open_page):
-    page = ready(open_page(memory_page(small_memory(["one.py:1", "two.py:2"]))))
+    page = ready(open_page(drawn_page(small_memory(["one.py:1", "two.py:2"]))))
     assert page.evaluate("foretrace.memory.map.address(2)") == f"{START + 4 * MIB:#x}"
     assert found(page, "pending") == [4]
     assert found(page, "hole") == [1, 3]
@@ -380,7 +385,7 @@ def test_the_start_of_the_made_memory_is_where_it_says(open_page):
 
 def test_a_timeline_has_its_peak_and_no_map(open_page):
     memory = examine_file(str(H200.parent / "timeline_mlp_cpu.raw.json.gz"))
-    page = ready(open_page(memory_page(memory)))
+    page = ready(open_page(drawn_page(memory)))
     assert mebibytes(memory.peak.requested_bytes) in page.locator("#section-peak").inner_text()
     page.evaluate("foretrace.page.table('alive').ready.then(() => undefined)")
     rows = page.locator("#grid-alive .tabulator-row")

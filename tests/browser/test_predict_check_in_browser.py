@@ -10,7 +10,7 @@ from waiting import until
 
 from builders import TraceBuilder
 from foretrace import explain, load
-from foretrace.analysis.timeline import timeline_of
+from foretrace.analysis.drawn import drawn_of
 from foretrace.prediction.expect import expect, judge
 from foretrace.prediction.predict import predict_program
 from foretrace.report.html.check import check_page
@@ -24,7 +24,7 @@ TRACES = Path(__file__).parents[1] / "data" / "traces"
 def predicted():
     prediction = predict_program(geglu(), H200, clock=Roofline(memset=True))
     report = prediction.report()
-    return prediction.info, predict_page(report, timeline_of(prediction.trace(), report))
+    return prediction.info, predict_page(report, drawn_of(prediction.trace(), report))
 
 
 def checked(*lines: str, drawn: bool = True, trace: Any = None) -> bytes:
@@ -32,7 +32,7 @@ def checked(*lines: str, drawn: bool = True, trace: Any = None) -> bytes:
     report = explain(trace)
     expectation = expect(*lines)
     outcome = judge(report, expectation, trace=trace if drawn else None)
-    return check_page(outcome, report, timeline_of(trace, report) if drawn else None, expectation=expectation)
+    return check_page(outcome, report, drawn_of(trace if drawn else None, report), expectation=expectation)
 
 
 def ready(page: Any) -> Any:
@@ -128,7 +128,11 @@ def test_a_report_without_its_trace_leads_nowhere_and_complains_of_nothing(open_
     page.locator("#grid-kernels .tabulator-row").first.click()
     for key in ("t", "n", "Escape"):
         page.keyboard.press(key)
-    assert highlighted(page) == []
+    page.evaluate("foretrace.page.roofline.onPick(0)")
+    assert page.locator(".picked-note").is_hidden()
+    events, absent = page.locator("a.event"), page.locator("a.event.absent")
+    assert events.count() == absent.count() > 0
+    assert page.evaluate("foretrace.page.lanes") is None
 
 
 def test_names_show_as_text(open_page):

@@ -113,7 +113,10 @@ def test_an_existing_file_is_kept(capsys: pytest.CaptureFixture[str], tmp_path: 
         ([EAGER, "none.toml"], "none.toml does not exist"),
         (["none.json", "--expect", "gemm == 3"], "none.json: no such file"),
         ([EAGER, "--expect", "gemmm == 3"], "did you mean gemm"),
-        ([EAGER, "--expect", "step #9: gemm == 3"], "the trace has 0 (ProfilerStep#2)"),
+        (
+            [EAGER, "--expect", "step #9: gemm == 3"],
+            "the step of an expectation is a position or a label, of: 0 (ProfilerStep#2)",
+        ),
         ([EAGER, "--expect", "same_kernels_as == none.json"], "same_kernels_as: none.json"),
         ([EAGER, "--expect", "gemm == 3", "-o", ""], "--output is empty"),
         (["", "--expect", "gemm == 3"], "an empty path"),

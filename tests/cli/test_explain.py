@@ -11,8 +11,8 @@ import pytest
 
 from builders import TraceBuilder
 from foretrace.cli import main
-from foretrace.cli.explain import select_steps, show
-from foretrace.errors import InputError, TraceReadError
+from foretrace.cli.explain import show
+from foretrace.errors import TraceReadError
 from foretrace.model.report import Report
 from schemas import validator
 
@@ -95,17 +95,6 @@ def test_a_step_that_does_not_exist_lists_the_choices(trace, capfd):
         "foretrace: there is no step '#9'; --step takes a position or a label, of: "
         "0 (ProfilerStep#2), 1 (ProfilerStep#3), 2 (ProfilerStep#4)\n"
     )
-
-
-def test_steps_are_selected_in_the_traces_order_and_once():
-    from foretrace.trace.steps import StepSpan
-
-    spans = [StepSpan(i, f"ProfilerStep#{i + 2}", i, i + 1, i, 1) for i in range(20)]
-    assert select_steps(spans, ["#5", "1", "ProfilerStep#3"]) == [1, 3]
-    # "#2" is step 2 and not also step 12 or 20.
-    assert select_steps(spans, ["#2"]) == [0]
-    with pytest.raises(InputError, match=r"5 \(ProfilerStep#7\), …, 19 \(ProfilerStep#21\)$"):
-        select_steps(spans, ["99"])
 
 
 def test_all_sections_and_top(trace, capfd):

@@ -281,6 +281,21 @@ def test_json_is_all_there_is_on_standard_output(hub: FakeHub, folder: Path, cap
     assert said["left_out"] == [{"path": "notes.txt", "reason": "no table of the profiler; --include takes it"}]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="names of other systems are always text")
+def test_json_names_a_folder_whose_name_is_no_text(
+    hub: FakeHub, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/odd\xff"))
+    folder.rename(odd)
+
+    assert share(odd, "--dry-run", "--json") == 0
+
+    said = document(capsys)
+    assert "odd" in said["folder"]
+    assert "\ufffd" in said["folder"]
+    assert len(said["files"]) == 3
+
+
 @pytest.mark.parametrize("status", [403, 413, 500, 409])
 def test_a_failure_says_what_is_up_and_a_second_run_goes_on(
     status: int, hub: FakeHub, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

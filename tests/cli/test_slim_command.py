@@ -103,12 +103,11 @@ def test_standard_input_is_read_once(
     [
         (["--step", "9"], "there is no step '9'"),
         (["--step", "0", "--range", "0:1"], "give one of them"),
-        (["--range", "soon"], "no range"),
         (["--range", "5s:6s"], "nothing was recorded in that range; the trace is"),
         (["--drop", "kernels"], "choose from stacks"),
         (["--drop", "stacks", "--keep-stacks"], "contradict"),
     ],
-    ids=["step", "both", "range", "empty range", "part", "stacks"],
+    ids=["step", "both", "empty range", "part", "stacks"],
 )
 def test_what_cannot_be_done_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], word: str
@@ -118,6 +117,28 @@ def test_what_cannot_be_done_is_one_sentence(
     assert word in errors
     assert errors.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_range_is_read_by_the_parser(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit, match="2"):
+        main(["slim", str(EAGER), "-o", str(tmp_path / "s.json"), "--range", "soon"])
+    assert "'soon' is no range" in capsys.readouterr().err
+
+
+def test_the_same_as_one_line_of_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    out = tmp_path / "s.json"
+    code, text, errors = said(capsys, "slim", EAGER, "-o", out, "--step", "1", "--json")
+    assert (code, errors, text.count("\n")) == (0, "", 1)
+    made = json.loads(text)
+    assert (made["schema"], made["path"], made["steps"]) == ("foretrace.slim/1", str(out), ["ProfilerStep#3"])
+    assert (made["before_events"], made["after_events"]) == (243, load(out).total_events)
+    assert made["kept"]["kernel"] == 5
+    assert made["side"] is None
+
+
+@pytest.mark.parametrize("flag", ["--keep_stacks", "--fix_overlaps"])
+def test_words_of_a_flag_are_joined_either_way(tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str):
+    assert said(capsys, "slim", EAGER, "-o", tmp_path / "s.json", flag)[0] == 0
 
 
 def test_files_are_neither_replaced_nor_guessed(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -96,7 +96,14 @@ def test_several_traces_get_a_tab_each(opened: queue.Queue[str]) -> None:
 
 @pytest.mark.parametrize(
     "place",
-    [["--step", "#3"], ["--step", "1"], ["--finding", "1"], ["--event", "153"], ["--range", "1.5ms:1.6ms"]],
+    [
+        ["--step", "#3"],
+        ["--step", "1"],
+        ["--finding", "1"],
+        ["--event", "153"],
+        ["--range", "1.5ms:1.6ms"],
+        ["--range", "1.5ms:"],
+    ],
     ids=lambda words: words[0] + words[1],
 )
 def test_a_place_is_in_the_link(opened: queue.Queue[str], place: list[str]) -> None:
@@ -269,6 +276,8 @@ def test_another_port_is_said_not_to_work(opened: queue.Queue[str], capsys: pyte
         ([SAMPLE, "-o", "x.json"], "-o keeps the copy that --add-findings makes"),
         ([SAMPLE, SAMPLE, "--add-findings", "-o", "x.json"], "view them one by one"),
         ([SAMPLE, "--add-findings", "-o", SAMPLE], "is a file that is read here"),
+        ([SAMPLE, "--predicted", SAMPLE], "--predicted draws into the copy that --add-findings makes"),
+        ([SAMPLE, "--add-findings", "--predicted", SAMPLE], "is no predicted timeline"),
     ],
     ids=lambda value: " ".join(value).replace(SAMPLE, "T") or "empty" if isinstance(value, list) else "",
 )
@@ -304,20 +313,6 @@ def test_flags_are_checked_by_the_parser(capsys: pytest.CaptureFixture[str], wor
     assert "error:" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("text", "ns"),
-    [
-        ("1.2ms:3.4ms", (1_200_000, 3_400_000)),
-        ("0:10", (0, 10_000)),
-        ("500ns:1us", (500, 1000)),
-        (".5s:1s", (500_000_000, 1_000_000_000)),
-        ("1 µs:2 μs", (1000, 2000)),
-    ],
-)
-def test_stretches_of_time(text: str, ns: tuple[int, int]) -> None:
-    assert view._stretch(text) == ns
-
-
 # ---- too large
 
 
@@ -341,7 +336,7 @@ def annotating(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Stands for the room that writes the copy: it adds a key to the document."""
     written: list[Path] = []
 
-    def write_annotated(source: Path, target: Path, *, force: bool = False) -> Path:
+    def write_annotated(source: Path, target: Path, *, force: bool = False, predicted: str | None = None) -> Path:
         from foretrace.trace.source import read_source
         from foretrace.trace.writer import write_bytes
 
@@ -358,10 +353,10 @@ def annotating(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 def test_a_copy_with_findings_lives_as_long_as_the_server(opened: queue.Queue[str], annotating: list[Path]) -> None:
     assert main(["view", SAMPLE, SAMPLE, "--port", "0", "--add-findings", "--step", "0"]) == 0
-    assert [path.name for path in annotating] == ["h200_mlp_eager.trace.findings.json.gz"] * 2
+    assert [path.name for path in annotating] == ["h200_mlp_eager.findings.json.gz"] * 2
     assert not any(path.parent.parent.exists() for path in annotating)
     found = arguments(opened.get_nowait())
-    assert found["url"].endswith("/h200_mlp_eager.trace.findings.json.gz")
+    assert found["url"].endswith("/h200_mlp_eager.findings.json.gz")
     assert "visStart" in found
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from foretrace.errors import InputError
-from foretrace.integrations.mcp.answers import Answer, failed, finished, short
+from foretrace.integrations.mcp.answers import Answer, failed, finished, first, short
 from foretrace.integrations.mcp.guard import sentence_of
 from foretrace.integrations.mcp.library import Library
 from foretrace.integrations.mcp.paging import piece
@@ -110,6 +111,14 @@ def test_short_texts_are_printable_bounded_and_say_what_is_missing(text: str, mo
     assert ("… (+" in shown) or len(shown) <= most
 
 
+@given(count=st.integers(0, 9), most=st.integers(1, 5))
+def test_a_list_that_is_cut_says_how_much_is_missing(count: int, most: int) -> None:
+    texts = [f"text {number}" for number in range(count)]
+    shown = first(texts, most)
+    assert shown[:most] == texts[:most]
+    assert shown[most:] == ([f"and {count - most} more"] if count > most else [])
+
+
 class Odd(Answer):
     number: float | None
     texts: dict[str, list[str]]
@@ -145,7 +154,7 @@ def test_a_failure_is_one_line() -> None:
     ("error", "sentence"),
     [
         (InputError("--fail-on 'x' cannot be read"), "fail_on 'x' cannot be read"),
-        (MemoryError(), "the server's machine has not enough memory for this; name a smaller file"),
+        (MemoryError(), "the server's machine has not enough memory for this; try something smaller"),
         (OSError(5, "Input/output error", "/secret/place"), "a file cannot be read: Input/output error"),
         (ValueError(), "this is a defect of foretrace: ValueError; please report it"),
     ],
@@ -219,6 +228,32 @@ def test_a_link_put_in_its_place_while_it_is_read_is_not_believed(library: Libra
 
     with pytest.raises(InputError, match=r"leaves the root|changed while it was read"):
         library.keep("key", ["a.json.gz"], make)
+
+
+@pytest.mark.parametrize("how", ["file", "same_kernels_as"])
+def test_a_link_put_in_place_of_what_a_check_reads_is_not_believed(
+    library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    from foretrace.integrations.mcp.tools.checking import check
+    from foretrace.prediction import expect
+
+    named = tmp_path / ("guess.toml" if how == "file" else "b.json.gz")
+    if how == "file":
+        named.write_text("kernels = 5\n")
+    outside = tmp_path.parent / f"{tmp_path.name}-{how}-outside"
+    shutil.copy(named, outside)
+    reader = "read_toml" if how == "file" else "judge"
+    reads = getattr(expect, reader)
+
+    def swapped(*given: Any, **more: Any) -> Any:
+        named.unlink()
+        named.symlink_to(outside)
+        return reads(*given, **more)
+
+    monkeypatch.setattr(expect, reader, swapped)
+    given = {"file": named.name} if how == "file" else {"quantities": {"same_kernels_as": named.name}}
+    with pytest.raises(InputError, match=r"leaves the root|changed while it was read"):
+        check(library, "a.json.gz", **given)
 
 
 # --- what agents are told

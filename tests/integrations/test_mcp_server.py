@@ -268,6 +268,57 @@ def test_it_ends_with_0_at_once(root: Path, start: Start, how: str, busy: bool) 
     assert time.monotonic() - began < 50
 
 
+ENDLESS = "with recursive t as (select 1 as n union all select n + 1 from t) select * from t"
+
+
+def _children(process: int) -> list[int]:
+    """The processes that a process started, in any of its threads."""
+    return [
+        int(child)
+        for file in Path(f"/proc/{process}/task").glob("*/children")
+        for child in file.read_text(encoding="ascii").split()
+    ]
+
+
+def _lives(process: int) -> bool:
+    try:
+        # What has ended may stay in the list until somebody asks about it.
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _cancel(number: int) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_cancelled_queries_end_and_no_more_than_four_run_at_once(root: Path, start: Start) -> None:
+    process = start()
+
+    def queries(until: Callable[[list[int]], bool]) -> list[int]:
+        deadline = time.monotonic() + 100
+        while not until(found := _children(process.pid)):
+            assert len(found) <= 4
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        return found
+
+    query = {"path": "a.json.gz", "sql": ENDLESS}
+    _send(process, *(_call(number, "query", **query) for number in range(10, 16)))
+    first = queries(lambda found: len(found) == 4)
+    _send(process, *(_cancel(number) for number in range(10, 16)))
+    _send(process, *(_call(number, "query", **query) for number in range(20, 26)))
+    second = queries(lambda found: len(found) == 4 and not set(first) & set(found))
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait(timeout=50) == 0
+    deadline = time.monotonic() + 50
+    while any(map(_lives, second)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_it_answers_while_it_works(root: Path, start: Start) -> None:
     process = start("-c", ODD, str(root), "sleep")
     _send(process, _call(2, "list_files"), _call(3, "decode_kernel", names=["ampere_sgemm_128x64_nn"]))
@@ -293,6 +344,20 @@ def test_standard_output_carries_the_protocol_alone_and_a_defect_is_a_sentence(r
     assert "printed\n" in errors
     assert "written\n" in errors
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize("half", ["\\ud800", "\\uDFFF", "\\udc00\\ud800"])
+def test_half_of_a_surrogate_pair_is_answered(start: Start, half: str) -> None:
+    process = start()
+    assert process.stdin is not None
+    message = json.dumps(_call(2, "load", path="HALF")).replace("HALF", f"\\\\ud800{half}\\ud83d\\ude00")
+    process.stdin.write(message + "\n")
+    process.stdin.flush()
+    assert process.stdout is not None
+    answer = json.loads(process.stdout.readline())
+    assert answer["id"] == 2
+    shown = "\\ud800" + "\ufffd" * half.count("u") + "\U0001f600"
+    assert answer["result"]["content"][0]["text"].startswith(f"{shown}: no such file below the root")
 
 
 def test_garbage_on_standard_input_does_not_end_it(start: Start) -> None:

@@ -302,6 +302,8 @@ def test_query_counts_what_explain_counts(session: Session) -> None:
     )
     assert [column["name"] for column in answer["columns"]] == ["kind", "calls", "us"]
     assert [column["type"] for column in answer["columns"]] == ["text", "integer", "number"]
+    assert [column["unit"] for column in answer["columns"]] == [None, None, None]
+    assert answer["total"] == 2
     counted = {row[0]: row[1] for row in answer["rows"]}
     assert counted == {"gemm": 9, "elementwise": 6}
 
@@ -317,7 +319,27 @@ def test_query_is_paged(session: Session) -> None:
             break
         assert page["next_offset"] == len(some)
     assert (whole["rows"], whole["more"]) == (some, False)
-    assert len(some) == 140  # flow arrows and metadata are no rows
+    assert len(some) == whole["total"] == 140  # flow arrows and metadata are no rows
+
+
+def test_query_says_units(session: Session) -> None:
+    answer = session.answer("query", path=MLP, sql="SELECT duration_us, sum(bytes) AS all_bytes FROM transfers GROUP BY 1")
+    assert {column["name"]: column["unit"] for column in answer["columns"]} == {"duration_us": "µs", "all_bytes": "B"}
+
+
+def test_gemms_come_with_events_to_dig_deeper(session: Session) -> None:
+    [*rows] = session.answer("explain", path=MLP, section="gemms")["rows"]
+    assert [len(row["events"]) for row in rows] == [min(3, row["calls"]) for row in rows]
+    kernel = session.answer("event", path=MLP, event=rows[0]["events"][0])
+    assert kernel["kernel"]["kind"] == "gemm"
+
+
+def test_a_check_cuts_no_list_silently(session: Session) -> None:
+    answer = session.answer("check", path=MLP, expectations=["kernels == 7"])
+    [outcome] = answer["outcomes"]
+    assert outcome["broken_steps"] == ["ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4"]
+    assert outcome["accounts_left_out"] == 0
+    assert all(account["events_total"] >= len(account["events"]) for account in outcome["accounts"])
 
 
 def test_decode_kernel_in_words_and_fields(session: Session) -> None:
@@ -406,7 +428,7 @@ def test_the_prompt_names_the_trace(session: Session) -> None:
             "nothing is expected: give expectations such as ['kernels == 5'], quantities, or a file",
         ),
         ("compare", {"paths": [EAGER, COMPILED], "other": 2}, "there is no other trace 2; with 2 paths it is 1 to 1"),
-        ("memory", {"path": SNAPSHOT, "pool": "x"}, "pool 'x' is none; write two numbers such as '0.0' or '0.1'"),
+        ("memory", {"path": SNAPSHOT, "pool": "x"}, "'x' is no pool; write two numbers, as 0.0 (ordinary tensors) or 0.1"),
         ("memory", {"path": MLP}, f"{MLP} is a profiler trace, not a memory snapshot; read it with the tool explain"),
         ("explain", {"path": "notes.md"}, "notes.md is not JSON; name a profiler trace (Kineto JSON, plain or gzip)"),
     ],

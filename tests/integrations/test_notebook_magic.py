@@ -19,12 +19,15 @@ shell.run_cell("import torch; a = torch.randn(16, 16)")
 
 def in_a_notebook(code: str, folder) -> list[str]:
     """Run code that talks to ``shell``; returns what it prints."""
+    return run(code, folder).stdout.splitlines()
+
+
+def run(code: str, folder) -> subprocess.CompletedProcess[str]:
     environment = {"IPYTHONDIR": str(folder), "PATH": "", "HOME": str(folder)}
     script = _BEGIN + textwrap.dedent(code)
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", script], cwd=folder, env=environment, capture_output=True, text=True, check=True
     )
-    return done.stdout.splitlines()
 
 
 def test_a_cell_is_recorded_once_and_its_names_stay(tmp_path):
@@ -72,5 +75,6 @@ def test_an_error_of_the_cell_is_shown_once_and_nothing_else(tmp_path):
 
 
 def test_a_wrong_flag_is_one_sentence(tmp_path):
-    done = in_a_notebook('shell.run_cell("%%foretrace --steps 0\\n1\\n")', tmp_path)
-    assert done == ["UsageError: --steps 0 records nothing; give 1 or more"] or done == []
+    done = run('shell.run_cell("%%foretrace --steps 0\\n1\\n")', tmp_path)
+    assert done.stderr == "UsageError: --steps 0 records nothing; give 1 or more\n"
+    assert done.stdout == ""

@@ -367,9 +367,11 @@ def test_broken(): a @ a @ a
     assert len(files) == len({file.name.lower() for file in files}) == 8
     assert [file.name for file in files if file.suffix != ".json"] == []
     run(pytester, body, "--foretrace-fail-on-increase").stdout.fnmatch_lines(["foretrace: 8 held, 1 broken"])
-    result = run(pytester, body.replace("a @ (a + 1)", "(a @ (a + 1)).t().contiguous()"))
+    copied = body.replace("a @ (a + 1)", "(a @ (a + 1)).t().contiguous()")
+    result = run(pytester, copied, "--foretrace-report-increase")
     assert words(result).count("1 call of aten::contiguous a step more, with aten::clone, aten::copy_ inside") == 8
     result.stdout.fnmatch_lines(["foretrace: 8 held, 1 broken"])
+    run(pytester, copied, "-n2").stdout.fnmatch_lines(["foretrace: 9 broken"])
 
 
 def test_a_bad_mark_under_xdist_is_said_and_is_no_internal_error(pytester: pytest.Pytester) -> None:

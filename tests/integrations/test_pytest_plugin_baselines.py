@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from foretrace.analysis import explain
 from foretrace.analysis.baseline import made_on, part_of
+from foretrace.analysis.context import Context
 from foretrace.comparison.baseline import against
 from foretrace.errors import InputError
 from foretrace.integrations.pytest_plugin.baselines import accept, file_stem, read
@@ -60,8 +61,8 @@ def kernel(kind: str, operator: str, count: int = 1, epilogue: tuple[str, ...] =
 
 def of_trace(name: str) -> Baseline:
     trace = load(TRACES / f"{name}.json.gz")
-    report = explain(trace)
-    return Baseline(test="t", made_on=made_on(report, trace, None), parts=[part_of(report, trace, None, "the test")])
+    report, context = explain(trace), Context(trace=trace)
+    return Baseline(test="t", made_on=made_on(report, context), parts=[part_of(report, context, "the test")])
 
 
 # ---- the file ----

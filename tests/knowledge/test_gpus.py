@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretrace.knowledge.gpus import all_gpus, find, peak_for
+from foretrace.knowledge.gpus import all_gpus, bandwidth_label, find, is_bandwidth, peak_for
 
 # Names as the CUDA and HIP drivers report them.
 DRIVER_NAMES = {
@@ -188,3 +188,11 @@ def test_every_name_in_the_table_finds_its_own_entry_or_a_sibling() -> None:
 def test_any_text_is_answered(name: str, sms: int, memory: int) -> None:
     found = find(name, sms=sms, memory_bytes=memory)
     assert found is None or found in all_gpus()
+
+
+def test_the_bandwidth_of_every_part_is_told_from_its_other_rates() -> None:
+    for gpu in all_gpus():
+        assert is_bandwidth(bandwidth_label(gpu))
+        peaks = [peak_for(gpu, dtype, units) for dtype in ("fp32", "fp64", "bf16") for units in (True, False)]
+        assert not any(is_bandwidth(peak[1]) for peak in peaks if peak is not None)
+    assert len({bandwidth_label(gpu) for gpu in all_gpus()}) == len(all_gpus())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ import pytest
 from comparison.comparing import COMPILED, EAGER, program
 from foretrace import check, compare, expect, explain, load
 from foretrace.analysis.baseline import made_on, part_of
+from foretrace.analysis.context import Context
 from foretrace.analysis.tables import Tables
 from foretrace.analysis.tables.result import result_of
 from foretrace.cli.demo import SNAPSHOT
@@ -28,7 +30,12 @@ from foretrace.model.query import QueryResult
 from foretrace.model.report import Report
 from foretrace.model.schema import DOCUMENTS, schema_of, schema_path, schema_text
 from foretrace.model.share import LeftOutFile, Shared, SharedFile
+from foretrace.model.slim import Slimmed
+from foretrace.model.tables import Described
+from foretrace.model.view import Viewed, ViewedTrace
 from foretrace.report.json import to_json
+from foretrace.report.tables import described
+from foretrace.view.slim import slim
 from report.samples import cpu_report, mlp_report
 from schemas import validator
 
@@ -54,14 +61,22 @@ def written(document: type[msgspec.Struct]) -> bytes:
         return to_json(result_of(with_a_gap))
     if document is Baseline:
         trace = load(TRACE)
-        report = explain(trace)
-        parts = [part_of(report, trace, None, "0")]
-        return baseline_text(Baseline(test="test_mlp.py::test", made_on=made_on(report, trace, None), parts=parts)).encode()
+        report, context = explain(trace), Context(trace=trace)
+        parts = [part_of(report, context, "0")]
+        return baseline_text(Baseline(test="test_mlp.py::test", made_on=made_on(report, context), parts=parts)).encode()
     if document is Shared:
         file = SharedFile(path="a b.json", kind="trace", bytes=3, state="waiting", url="https://hub/a%20b.json")
         left = LeftOutFile(path="x.pickle", reason="a snapshot")
         shared = Shared(folder="f", bucket="ada/b", page="https://hub", private=None, files=[file], left_out=[left])
         return to_json(shared)
+    if document is Slimmed:
+        with TemporaryDirectory() as folder:
+            return to_json(slim(TRACE, Path(folder, "s.json"), steps=[1]))
+    if document is Described:
+        return to_json(described())
+    if document is Viewed:
+        trace = ViewedTrace(path="a.json", copy=None, bytes=3, url="http://127.0.0.1:9001/x/a.json", link="https://ui")
+        return to_json(Viewed(port=9001, ssh=None, traces=[trace]))
     if document is Oom:
         return to_json(explain_text("CUDA out of memory. Tried to allocate 1.00 GiB"))
     return to_json(
@@ -116,6 +131,10 @@ def test_so_is_a_report_of_a_cpu_program():
         (Comparison, ["schema"], "foretrace.compare/2"),
         (Comparison, ["pairs", 0, "places", 0, "category"], "similar"),
         (Comparison, ["metrics", 0, "values", 0, "median"], "fast"),
+        (Slimmed, ["schema"], "foretrace.slim/2"),
+        (Slimmed, ["kept", "kernel"], "many"),
+        (Described, ["tables", 0, "columns", 0, "unit"], 3),
+        (Viewed, ["traces", 0, "link"], None),
         (Bench, ["schema"], "foretrace.bench/2"),
         (Bench, ["rounds"], "ten"),
         (Bench, ["variants"], None),

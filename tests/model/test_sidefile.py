@@ -7,7 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from foretrace.model.sidefile import SCHEMA, GpuState, SideFile, Unprofiled, read_side, side_path, write_side
+from foretrace.model.sidefile import (
+    SCHEMA,
+    GpuState,
+    SideFile,
+    Unprofiled,
+    read_side,
+    side_path,
+    snapshot_path,
+    stem_of,
+    traces_of_snapshot,
+    write_side,
+)
 
 
 @pytest.mark.parametrize(
@@ -84,3 +95,17 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
     assert kept is not None
     assert kept.seed == 1
     assert [path.name for path in tmp_path.iterdir()] == ["x.side.json"]
+
+
+@pytest.mark.parametrize(
+    ("trace", "stem"),
+    [("d/x.trace.json.gz", "x"), ("x.JSON", "x"), ("x.pt.trace.json", "x.pt"), ("x", "x"), (".json", ".json")],
+)
+def test_a_recording_s_files_share_a_stem(trace: str, stem: str) -> None:
+    assert stem_of(trace) == stem
+
+
+@pytest.mark.parametrize("trace", ["x.trace.json", "d/x.json"])
+def test_a_snapshot_leads_back_to_its_trace(trace: str) -> None:
+    assert Path(trace) in traces_of_snapshot(snapshot_path(trace))
+    assert traces_of_snapshot("x.pickle") == []

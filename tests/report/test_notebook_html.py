@@ -55,6 +55,15 @@ def test_a_comparison_and_a_check_show_their_verdicts():
     assert "BROKEN" in Text(checked._repr_html_()).text
 
 
+def test_the_shell_shows_the_screen_and_not_a_repr_of_megabytes():
+    from IPython.lib.pretty import pretty
+
+    shown = pretty(foretrace.explain(EAGER))
+    assert shown.startswith("foretrace  h200_mlp_eager.trace.json.gz")
+    assert "VERDICT  compute-bound" in shown
+    assert len(shown) < 5000
+
+
 def test_names_from_a_trace_stay_text():
     shown = markup([line(Span("</pre><script>alert('1')</script>\x1b[2J\u202e", "bad"))])
     name = "&lt;/pre&gt;&lt;script&gt;alert(&#x27;1&#x27;)&lt;/script&gt;\\x1b[2J\\u202e"

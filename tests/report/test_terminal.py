@@ -164,6 +164,7 @@ def test_a_share_above_the_peak_is_never_shown():
     rows = [elementwise(of_peak=1.4, cache_assisted=True), elementwise(of_peak=1.4), elementwise()]
     text = section("elementwise", mlp_report(elementwise=rows))
     assert "cache-assisted" in text
+    assert "above peak" in text
     assert "140" not in text
 
 

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import TraceBuilder
-from foretrace.trace.steps import step_of_rows
+from foretrace.errors import InputError
+from foretrace.knowledge.kineto import RowKind
+from foretrace.trace.steps import StepSpan, select_steps, step_of_rows, steps_of_rows
 
 
 def parents(trace) -> dict[str, str | None]:
@@ -215,3 +217,54 @@ def test_a_row_belongs_to_the_latest_step_around_its_start(pairs):
         around = [step for step in trace.steps if step.start <= time < step.end]
         expected = max(around, key=lambda step: (step.start, step.index)).index if around else -1
         assert found[f"op {at}"] == expected
+
+
+def spans_of(count: int) -> list[StepSpan]:
+    return [StepSpan(i, f"ProfilerStep#{i + 2}", i, i + 1, i, 1) for i in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        (["#5", "1", "ProfilerStep#3"], [1, 3]),
+        (["#2"], [0]),  # and not also step 12 or 20
+        ([7, "#4"], [2, 7]),
+        ([], []),
+    ],
+    ids=["any way", "the whole number", "positions", "nothing"],
+)
+def test_steps_are_selected_in_the_traces_order_and_once(asked, found):
+    assert select_steps(spans_of(20), asked) == found
+
+
+@pytest.mark.parametrize("word", ["99", 99, -1, "-1", "Step#3", "#", ""], ids=repr)
+def test_a_step_that_is_not_there_is_said_with_the_choices(word):
+    with pytest.raises(InputError) as told:
+        select_steps(spans_of(20), [0, word], what="--step takes")
+    assert str(told.value).startswith(f"there is no step {word!r}; --step takes a position or a label, of: 0 (Prof")
+    assert str(told.value).endswith("5 (ProfilerStep#7), …, 19 (ProfilerStep#21)")
+
+
+def test_steps_of_a_part_keep_their_positions():
+    part = spans_of(4)[2:]
+    assert select_steps(part, ["2"]) == [2]
+    with pytest.raises(InputError, match=r"no step '0'.* of: 2 \(ProfilerStep#4\), 3 \(ProfilerStep#5\)$"):
+        select_steps(part, ["0"])
+    with pytest.raises(InputError, match=r"of: none$"):
+        select_steps([], ["0"])
+
+
+@pytest.mark.parametrize("stepped", [True, False])
+def test_every_row_has_a_step_gpu_work_that_of_its_launch(stepped):
+    build = TraceBuilder()
+    if stepped:
+        build.step(1, 0, 100)
+        build.step(2, 100, 100)
+    build.op("aten::mm", 10, 30)
+    build.kernel("launched in the first", 150, 10, launch=build.launch(20))
+    build.kernel("launched by none", 50, 10, launch=None)
+    trace = build.trace()
+    step = steps_of_rows(trace)
+    kernels = {trace.name(row): int(step[row]) for row in trace.rows(RowKind.KERNEL).tolist()}
+    assert kernels == {"launched in the first": 0, "launched by none": -1 if stepped else 0}
+    assert [int(step[row]) for row in trace.rows(RowKind.OPERATOR).tolist()] == [0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 
@@ -13,6 +12,8 @@ from builders import TraceBuilder
 from foretrace import load
 from foretrace.trace import stream
 from foretrace.trace.load import parse
+from readings import events as events_of
+from readings import text_of
 
 TRACES = sorted((Path(__file__).parents[1] / "data" / "traces").glob("*.json.gz"))
 COLUMNS = ("start", "duration", "event", "kind", "correlation", "external", "stream", "device", "sequence")
@@ -21,7 +22,7 @@ COLUMNS = ("start", "duration", "event", "kind", "correlation", "external", "str
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
     monkeypatch.setattr(stream, "_SMALLEST", 0)
-    monkeypatch.setattr(stream, "_PIECE", 3000)
+    monkeypatch.setattr(stream, "PIECE", 3000)
 
 
 def assert_same(streamed, whole):
@@ -40,11 +41,11 @@ def test_pieces_and_whole_agree(path):
     assert stream.stream_events(path) is not None
     streamed = load(path)
     assert streamed.format == "kineto, gzip"
-    assert_same(streamed, parse(gzip.decompress(path.read_bytes())))
+    assert_same(streamed, parse(text_of(path)))
 
 
 def test_bare_list_and_plain_text(tmp_path):
-    events = json.loads(gzip.decompress(TRACES[-1].read_bytes()))["traceEvents"]
+    events = events_of(TRACES[-1])
     path = tmp_path / "bare.json"
     path.write_text(json.dumps(events))
     assert stream.stream_events(path) is not None
@@ -78,7 +79,7 @@ def test_absolute_clocks_are_exact_in_pieces_too(tmp_path):
 
 @pytest.mark.parametrize("damage", ["cut", "NaN", "UTF-8", "no list", "foreign"])
 def test_anything_unusual_is_left_to_the_careful_reader(tmp_path, damage):
-    text = gzip.decompress(TRACES[-1].read_bytes())
+    text = text_of(TRACES[-1])
     path = tmp_path / "x.json"
     path.write_bytes(
         {

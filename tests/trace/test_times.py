@@ -55,6 +55,7 @@ def test_whole_microseconds_of_older_torch():
     trace = parse(text_with(["1695835542514261"], ["104"]))
     assert trace.start.tolist() == [1695835542514261000]
     assert trace.duration.tolist() == [104_000]
+    assert not trace.in_nanoseconds
 
 
 def test_nanoseconds_written_as_microseconds_are_read_and_named():
@@ -62,6 +63,7 @@ def test_nanoseconds_written_as_microseconds_are_read_and_named():
     assert trace.start.tolist()[0] == pytest.approx(1695835542514261123, abs=256)
     assert trace.duration.tolist() == [500, 20]
     assert trace.odd["nanoseconds as microseconds"] == 2
+    assert trace.in_nanoseconds
     assert any("nanoseconds" in repair for repair in trace.repairs)
 
 

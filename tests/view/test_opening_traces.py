@@ -102,6 +102,6 @@ def test_all_members_of_a_gzip_file_count_and_padding_does_not(tmp_path: Path) -
 
 
 def test_counting_a_bomb_ends(tmp_path: Path) -> None:
-    bomb = gzip.compress(text_of() + b" " * 100_000_000)
+    bomb = gzip.compress(text_of() + b" " * 2_000_000)
     with OpenTrace(write(tmp_path, bomb)) as packed, pytest.raises(InputError, match=r"is more than .* of text"):
         refuse_large(packed, limit=20_000)

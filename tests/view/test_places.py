@@ -107,3 +107,45 @@ def test_a_stretch_counts_from_the_origin_as_reports_do(trace: Trace) -> None:
 def test_a_stretch_behind_the_trace(trace: Trace) -> None:
     with pytest.raises(InputError, match=r"begins at 1.00 s, after .* ends"):
         places.range_window(trace, 10**9, 2 * 10**9)
+
+
+def test_an_end_of_a_range_may_be_open(trace: Trace) -> None:
+    last = int(trace.end.max()) - trace.origin
+    assert places.range_window(trace, None, 2000) == places.range_window(trace, 0, 2000)
+    assert places.range_window(trace, 1000, None) == places.range_window(trace, 1000, last)
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [
+        ("1.5ms:3ms", (1_500_000, 3_000_000)),
+        ("20:", (20_000, None)),
+        (":0.001s", (None, 1_000_000)),
+        ("1:2us", (1_000, 2_000)),
+        ("1µs : 2μs", (1_000, 2_000)),
+        ("5ns:.5us", (5, 500)),
+        ("1.:2", (1_000, 2_000)),
+        (".5s:1s", (500_000_000, 1_000_000_000)),
+        ("0:10", (0, 10_000)),
+    ],
+)
+def test_ranges_are_read(text: str, span: tuple[int | None, int | None]):
+    assert places.parse_range(text) == span
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("5", "no range"),
+        (":", "no range"),
+        ("a:b", "no time"),
+        ("3:2", "empty"),
+        ("-1:2", "no time"),
+        ("1:2:3", "no range"),
+        ("1:99999999999s", "no time"),
+        ("nan:inf", "no time"),
+    ],
+)
+def test_what_is_no_range_is_said(text: str, word: str):
+    with pytest.raises(InputError, match=word):
+        places.parse_range(text)

@@ -28,27 +28,21 @@ from foretrace.trace.table import Trace
 from foretrace.view import raw as raw_module
 from foretrace.view.overlaps import fitting_lanes
 from foretrace.view.raw import open_raw
-from foretrace.view.slim import parse_range, slim
+from foretrace.view.slim import slim
+from readings import document, events
 
 DATA = Path(__file__).parents[1] / "data"
 SAMPLES = Path(__file__).parents[2] / "src" / "foretrace" / "cli" / "samples"
 TRACES = sorted([*DATA.glob("traces*/*.json.gz"), *SAMPLES.glob("**/*.trace.json.gz")])
 NAMES = [f"{path.parent.name}/{path.name.partition('.')[0]}" for path in TRACES]
 whole_trace = lru_cache(maxsize=None)(load)
+# Large ones, of which one step is enough.
+LARGE = ("llama_train", "ddp_rank0")
 CASES = [
     pytest.param(path, step, id=f"{name}-{step}")
     for path, name in zip(TRACES, NAMES, strict=True)
-    for step in range(len(whole_trace(path).steps))
+    for step in range(1 if name.endswith(LARGE) else len(whole_trace(path).steps))
 ]
-
-
-def document(path: Path) -> dict[str, Any]:
-    data = path.read_bytes()
-    return json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
-
-
-def events(path: Path) -> list[dict[str, Any]]:
-    return document(path)["traceEvents"]
 
 
 def facts(report: Report) -> dict[str, Any]:
@@ -91,7 +85,11 @@ def test_a_kept_step_of_a_real_trace_keeps_its_numbers(tmp_path: Path, path: Pat
     assert len(whole.steps) == 1 or made.after_events < made.before_events
 
 
-@pytest.mark.parametrize("path", TRACES, ids=NAMES)
+@pytest.mark.parametrize(
+    "path",
+    [path for path, name in zip(TRACES, NAMES, strict=True) if not name.endswith(LARGE)],
+    ids=lambda p: p.parent.name + "/" + p.name,
+)
 def test_nothing_is_lost_where_nothing_is_left_out(tmp_path: Path, path: Path):
     made = slim(path, tmp_path / "s.json.gz", drop=())
     before, after = document(path), document(made.path)
@@ -144,7 +142,7 @@ def programs(draw: st.DrawFn) -> TraceBuilder:
     return build
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(build=programs(), data=st.data())
 def test_a_kept_step_of_any_trace_keeps_its_numbers(tmp_path_factory: pytest.TempPathFactory, build, data):
     folder = tmp_path_factory.mktemp("slim")
@@ -162,7 +160,7 @@ def report_steps_with_work(trace: Trace) -> list[int]:
     return [step.index for step in report_of(trace).steps if step.kernels]
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(build=programs(), data=st.data())
 def test_no_arrow_loses_one_of_its_ends(tmp_path_factory: pytest.TempPathFactory, build, data):
     folder = tmp_path_factory.mktemp("slim")
@@ -220,7 +218,7 @@ def test_a_kernel_that_runs_after_its_step_stays_and_what_ran_meanwhile_too(tmp_
     assert report_of(second).kernels[0].op == "aten::mm"
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(build=programs(), data=st.data())
 def test_cutting_to_the_same_steps_again_changes_nothing(tmp_path_factory: pytest.TempPathFactory, build, data):
     folder = tmp_path_factory.mktemp("slim")
@@ -230,7 +228,7 @@ def test_cutting_to_the_same_steps_again_changes_nothing(tmp_path_factory: pytes
     once = slim(path, folder / "a.json", steps=chosen).path
     kept = {whole.steps[index].label for index in chosen}
     again = slim(once, folder / "b.json", steps=[s.index for s in load(once).steps if s.label in kept], drop=()).path
-    assert again.read_bytes() == once.read_bytes()
+    assert Path(again).read_bytes() == Path(once).read_bytes()
 
 
 def test_what_spans_the_cut_is_whole_and_the_next_step_is_a_mark(tmp_path: Path):
@@ -284,35 +282,6 @@ def test_a_range_keeps_what_is_open_launched_or_running_in_it(tmp_path: Path):
         slim(path, tmp_path / "n.json", span=(10**9, 2 * 10**9))
 
 
-@pytest.mark.parametrize(
-    ("text", "span"),
-    [
-        ("1.5ms:3ms", (1_500_000, 3_000_000)),
-        ("20:", (20_000, None)),
-        (":0.001s", (None, 1_000_000)),
-        ("1:2us", (1_000, 2_000)),
-    ],
-)
-def test_ranges_are_read(text: str, span: tuple[int | None, int | None]):
-    assert parse_range(text) == span
-
-
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [
-        ("5", "no range"),
-        (":", "no range"),
-        ("a:b", "no time"),
-        ("3:2", "empty"),
-        ("-1:2", "no time"),
-        ("1:2:3", "no range"),
-    ],
-)
-def test_what_is_no_range_is_said(text: str, word: str):
-    with pytest.raises(InputError, match=word):
-        parse_range(text)
-
-
 # Parts
 
 
@@ -362,7 +331,7 @@ def test_without_arrows_none_is_left(tmp_path: Path):
 def test_what_stays_keeps_its_digits(tmp_path: Path, rich: Path):
     text = rich.read_bytes().replace(b'"ts": 1000010.0', b'"ts": 1234567890123.456789')
     rich.write_bytes(text)
-    out = slim(rich, tmp_path / "s.json", drop=("stacks",)).path.read_bytes()
+    out = Path(slim(rich, tmp_path / "s.json", drop=("stacks",)).path).read_bytes()
     assert b"1234567890123.456789" in out
 
 
@@ -374,7 +343,7 @@ def test_counts_by_kind_are_those_of_the_file(tmp_path: Path):
     expected = {"memory": count[RowKind.MEMORY]} | ({"python": count[RowKind.PYTHON]} if count[RowKind.PYTHON] else {})
     assert made.dropped == expected
     assert made.kept["kernel"] == count[RowKind.KERNEL] == int((load(made.path).kind == RowKind.KERNEL).sum())
-    assert made.after_bytes == made.path.stat().st_size < made.before_bytes
+    assert made.after_bytes == Path(made.path).stat().st_size < made.before_bytes
 
 
 # Mending
@@ -408,7 +377,7 @@ def test_what_the_reader_mends_is_mended_in_the_copy(tmp_path: Path, text: bytes
     made = slim(path, tmp_path / "mended.json", drop=())
     assert made.repairs == read.repairs
     again = load(made.path)  # and any strict parser reads it
-    assert json.loads(made.path.read_bytes())["traceEvents"]
+    assert json.loads(Path(made.path).read_bytes())["traceEvents"]
     assert again.repairs == []
     assert again.total_events == read.total_events
     for column in ("start", "duration", "kind", "correlation", "stream"):
@@ -431,7 +400,7 @@ def test_nanoseconds_become_the_microseconds_that_they_should_be(tmp_path: Path)
     assert again.duration.tolist() == read.duration.tolist()
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(st.lists(st.tuples(st.integers(0, len(CLEAN) - 1), st.binary(min_size=1, max_size=4)), min_size=1, max_size=5))
 def test_random_damage_is_mended_or_refused_in_one_sentence(tmp_path_factory: pytest.TempPathFactory, changes):
     folder = tmp_path_factory.mktemp("damage")
@@ -444,7 +413,7 @@ def test_random_damage_is_mended_or_refused_in_one_sentence(tmp_path_factory: py
     except InputError:
         assert not (folder / "s.json").exists()
         return
-    assert json.loads(made.path.read_bytes())["traceEvents"] is not None
+    assert json.loads(Path(made.path).read_bytes())["traceEvents"] is not None
     assert load(made.path).repairs == []
 
 
@@ -452,7 +421,7 @@ def test_random_damage_is_mended_or_refused_in_one_sentence(tmp_path_factory: py
 
 
 def test_a_large_file_is_read_piece_by_piece_and_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(raw_module, "_PIECE", 5000)
+    monkeypatch.setattr(raw_module, "PIECE", 5000)
     path = DATA / "traces" / "mlp_train_eager.json.gz"
     trace = load(path)
     pieces = open_raw(trace)
@@ -527,7 +496,7 @@ def test_the_side_file_goes_along_without_what_no_longer_applies(tmp_path: Path,
     side = SideFile(trace="rich.json", unprofiled=timing, profiled_steps_us=[1, 2], memory=MemoryHistory(snapshot="x"))
     write_side(rich, side)
     made = slim(rich, tmp_path / "s.json.gz", steps=[0])
-    assert made.side == side_path(made.path)
+    assert made.side == str(side_path(made.path))
     copied = read_side(made.path)
     assert copied is not None
     assert (copied.trace, copied.unprofiled, copied.profiled_steps_us) == ("s.json.gz", timing, None)
@@ -539,7 +508,7 @@ def test_the_side_file_goes_along_without_what_no_longer_applies(tmp_path: Path,
     assert found is not None
     assert found.profiled_steps_us == [1, 2]
     # Packed under the same name, both have one side file.
-    assert slim(rich, tmp_path / "rich.json.gz").side == side_path(rich)
+    assert slim(rich, tmp_path / "rich.json.gz").side == str(side_path(rich))
     assert read_side(rich) == side
 
 
@@ -562,7 +531,7 @@ def test_a_side_file_of_another_trace_is_neither_taken_nor_replaced(tmp_path: Pa
         ({"steps": [0], "span": (0, 1)}, "not to both"),
         ({"steps": [7]}, "no step 7"),
         ({"steps": []}, "no step was chosen"),
-        ({"steps": lambda spans: []}, "no step was chosen"),
+        ({"steps": ["#99"], "what": "--step takes"}, "no step '#99'; --step takes a position or a label, of: 0"),
     ],
 )
 def test_what_cannot_be_done_is_said_and_nothing_is_written(tmp_path: Path, rich: Path, options: Any, word: str):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretrace.knowledge.kineto import RowKind, is_backward_root, is_optimizer, module_name
-from foretrace.trace.steps import step_of_rows
+from foretrace.trace.steps import steps_of_rows
 
 if TYPE_CHECKING:
     from foretrace.trace.table import Trace
@@ -24,8 +24,7 @@ class Attribution:
     """Facts about the rows of a trace; arrays have one entry a row of the trace.
 
     Attributes:
-        step: int64; for a CPU row the step whose annotation it starts in, for a GPU row the step of its launch;
-            -1 for none (launched outside every step, or launch unknown).
+        step: int64, of ``trace.steps.steps_of_rows``; -1 for none (launched outside every step, or launch unknown).
         op: int64, the operator of a GPU row; -1 for none. The rows of a CUDA graph have none: their operators ran
             when the graph was captured.
         phase: ``forward``, ``backward``, ``optimizer`` of a GPU row, or None where it cannot be told.
@@ -75,15 +74,9 @@ def attribute(trace: Trace) -> Attribution:
     """Attribute all GPU rows in one pass over the CPU rows from the roots down."""
     links = trace.links
     gpu = trace.gpu_rows
-    host = trace.forest.order
-    step = np.full(len(trace), -1, dtype=np.int64)
-    step[host] = step_of_rows(trace, host)
-    # The CPU row a GPU row hangs on: its launch, or its operator where the launch was not recorded.
-    anchor = np.where(links.launch[gpu] >= 0, links.launch[gpu], links.op[gpu])
+    step = steps_of_rows(trace)
+    anchor = links.anchor(gpu)
     known = anchor >= 0
-    step[gpu[known]] = step[anchor[known]]
-    if len(trace.steps) == 1 and trace.steps[0].row < 0:
-        step[gpu] = 0
 
     op = links.op.copy()
     op[links.graph] = -1

@@ -12,18 +12,16 @@ from foretrace.knowledge.dtypes import dtype
 from foretrace.knowledge.kineto import Call, RowKind
 from foretrace.model.baseline import KernelCount, MadeOn, OperatorCount, Part, TransferCount, WaitCount
 from foretrace.model.report import Kernel, Report, Transfer
-from foretrace.model.sidefile import SideFile
-from foretrace.trace.table import Trace
 
-__all__ = ["made_on", "part_of"]
+__all__ = ["made_on", "part_of", "rows_at"]
 
 _TOTALS = ("kernels", "launches", "memcpys", "memsets", "synchronizations")
 _K = TypeVar("_K", bound=tuple[object, ...])
 
 
-def made_on(report: Report, trace: Trace, side: SideFile | None) -> MadeOn:
+def made_on(report: Report, context: Context) -> MadeOn:
     """The torch, the GPU and the element types of a recording."""
-    context = Context(trace=trace, side=side)
+    side = context.side
     spelled = {word for row in context.operator_rows.tolist() for word in context.operands(row)["dtypes"]}
     found = [dtype(word) for word in spelled if isinstance(word, str)]
     version = side.software.torch if side is not None else None
@@ -35,9 +33,9 @@ def made_on(report: Report, trace: Trace, side: SideFile | None) -> MadeOn:
     )
 
 
-def part_of(report: Report, trace: Trace, side: SideFile | None, label: str) -> Part:
+def part_of(report: Report, context: Context, label: str) -> Part:
     """The counts of one recording: of each thing the most that any step with work had."""
-    context = Context(trace=trace, side=side)
+    trace = context.trace
     steps = context.working_steps
     places = _Places(context)
     gpu = report.trace.has.gpu
@@ -89,6 +87,17 @@ def part_of(report: Report, trace: Trace, side: SideFile | None, label: str) -> 
         if operators
         else None,
     )
+
+
+def rows_at(context: Context, path: tuple[str, ...]) -> list[int]:
+    """The operator rows with these operators around them (its own name last), of the step that has most of them."""
+    places, of_step = _Places(context), context.attribution.step
+    wanted = [row for row in context.operator_rows.tolist() if operator_name(context.trace.name(row)) == path[-1]]
+    by_step: dict[int, list[int]] = {step: [] for step in context.working_steps}
+    for row in wanted:
+        if int(of_step[row]) in by_step and places.path(row) == path:
+            by_step[int(of_step[row])].append(row)
+    return max(by_step.values(), key=len, default=[])
 
 
 class _Places:

@@ -9,7 +9,10 @@ from foretrace.analysis.context import Context
 from foretrace.knowledge.kineto import Call, RowKind
 from foretrace.model.report import Launcher, Step
 
-__all__ = ["dispatch_chain", "representative_step"]
+__all__ = ["CUT_SHORT", "dispatch_chain", "representative_step"]
+
+# How nodes begin that stand for what the tree leaves out.
+CUT_SHORT = "… "
 
 # A tree longer than this is no longer read by people; what is cut is counted in its place.
 _NODES = 2_000
@@ -87,7 +90,7 @@ class _Builder:
         below: list[_Shaped] = []
         inside = self.children.get(row, [])
         if inside and not levels:
-            below.append(self._shaped("… deeper", "operator", None, []))
+            below.append(self._shaped(f"{CUT_SHORT}deeper", "operator", None, []))
         elif levels:
             below += [self.node(child, levels - 1) for child in self.shown(inside)]
         below += [self.leaf(gpu) for gpu in self.launched.get(row, [])]
@@ -136,7 +139,7 @@ def _cut(nodes: list[Launcher], budget: int) -> tuple[list[Launcher], int]:
     for position, node in enumerate(nodes):
         if budget <= 0:
             left = sum(n.count for n in nodes[position:])
-            kept.append(Launcher(name=f"… {left} more", kind="operator", count=1, us=None, children=[]))
+            kept.append(Launcher(name=f"{CUT_SHORT}{left} more", kind="operator", count=1, us=None, children=[]))
             return kept, 0
         budget -= 1
         node.children, budget = _cut(node.children, budget)

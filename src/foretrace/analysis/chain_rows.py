@@ -8,15 +8,11 @@ from itertools import islice
 
 import numpy as np
 
-from foretrace.analysis.chain import representative_step
-from foretrace.model.report import Launcher, Report
+from foretrace.analysis.chain import CUT_SHORT, representative_step
+from foretrace.model.report import ON_GPU, Launcher, Report
 from foretrace.model.timeline import Band, Timeline
 
 __all__ = ["chain_events"]
-
-_GPU = ("kernel", "memcpy", "memset")
-# How the nodes begin that stand for what the chain leaves out.
-_CUT_SHORT = "… "
 
 
 def chain_events(report: Report, timeline: Timeline) -> list[list[int]]:
@@ -55,7 +51,7 @@ def _unlaunched(roots: Sequence[Launcher], timeline: Timeline, rows: _Rows, foun
         waiting.setdefault(rows.names[row], []).append(row)
     wanted: dict[str, list[Launcher]] = {}
     for node in roots:
-        if node.kind in _GPU:
+        if node.kind in ON_GPU:
             wanted.setdefault(node.name, []).append(node)
     for name, nodes in wanted.items():
         mine = waiting.get(rows.name_id.get(name, -1), [])
@@ -135,7 +131,7 @@ class _Rows:
 
 def _match(nodes: Sequence[Launcher], instances: list[list[int]], rows: _Rows, found: dict[int, list[int]]) -> None:
     """Give each node its rows: every instance holds the rows that lie below one parent, in order."""
-    on_cpu = [node for node in nodes if node.kind not in _GPU]
+    on_cpu = [node for node in nodes if node.kind not in ON_GPU]
     taken: dict[int, list[int]] = {id(node): [] for node in on_cpu}
     for candidates in instances:
         if not _laid_over(on_cpu, candidates, rows, taken):
@@ -150,7 +146,7 @@ def _laid_over(nodes: Sequence[Launcher], candidates: list[int], rows: _Rows, ta
     shown = {rows.name_id.get(node.name, -1) for node in nodes}
     waiting = iter(row for row in candidates if row not in rows.calls or rows.names[row] in shown)
     for node in nodes:
-        if node.name.startswith(_CUT_SHORT):
+        if node.name.startswith(CUT_SHORT):
             return True  # the tree ends here; what came before it fits
         mine = list(islice(waiting, node.count))
         name = rows.name_id.get(node.name, -1)
@@ -165,7 +161,7 @@ def _below(node: Launcher, mine: list[int], rows: _Rows, found: dict[int, list[i
     found[id(node)] = mine
     _match(node.children, [rows.below.get(row, []) for row in mine], rows, found)
     for child in node.children:
-        if child.kind in _GPU:
+        if child.kind in ON_GPU:
             name = rows.name_id.get(child.name, -1)
             work = [gpu for row in mine for gpu in rows.launched.get(row, []) if rows.names[gpu] == name]
             if len(work) == child.count * len(mine):

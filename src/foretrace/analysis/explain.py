@@ -19,14 +19,14 @@ from foretrace.analysis.operators import operator_table
 from foretrace.analysis.steps import step_reports
 from foretrace.analysis.verdict import verdict
 from foretrace.knowledge.kineto import RowKind
-from foretrace.knowledge.slimming import SLIM_KEY
+from foretrace.knowledge.slimming import was_cut
 from foretrace.model.prediction import read_prediction
 from foretrace.model.report import Has, Report, Timing, TraceInfo
 from foretrace.model.sidefile import SideFile
 from foretrace.trace.load import load
 from foretrace.trace.table import Trace
 
-__all__ = ["explain", "report_of"]
+__all__ = ["explain", "report_from", "report_of"]
 
 
 def explain(trace: Trace | str | Path, *, steps: Sequence[int] | None = None, side: SideFile | None = None) -> Report:
@@ -58,7 +58,12 @@ def report_of(
     detectors: Sequence[Detector] = DETECTORS,
 ) -> Report:
     """``explain`` of a loaded trace; ``detectors``: those of its findings that are wanted, which take a third of it."""
-    context = Context(trace=trace, side=side, selected=None if steps is None else list(steps))
+    return report_from(Context(trace=trace, side=side, selected=None if steps is None else list(steps)), detectors)
+
+
+def report_from(context: Context, detectors: Sequence[Detector] = DETECTORS) -> Report:
+    """``report_of`` what is shared already, for whoever asks more of it afterwards."""
+    trace = context.trace
     costs = KernelCosts(context)
     health = check_health(trace)
     step_list, gaps = step_reports(context)
@@ -138,7 +143,7 @@ def _warnings(context: Context) -> list[str]:
         said.append("the trace has no profiler steps: the whole of it is reported as one step")
     idle = [span.label for span in context.steps if span.index not in context.working_steps]
     if idle:
-        why = "marks where the trace was cut" if SLIM_KEY in trace.meta else "holds no work (the loop ended before it)"
+        why = "marks where the trace was cut" if was_cut(trace.meta) else "holds no work (the loop ended before it)"
         said.append(f"{', '.join(idle[:3])} {why}: per-step numbers leave it out")
     if trace.links.graph.any():
         said.append(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from foretrace.analysis.health_gpu import gpu_checks
 from foretrace.analysis.health_parts import judged
 from foretrace.knowledge import thresholds
+from foretrace.knowledge.formats import NANOSECONDS
 from foretrace.knowledge.kineto import GPU_WORK, HOST_ROWS, RowKind, log_counts, step_number
 from foretrace.model.report import Health
 from foretrace.trace import Trace
@@ -96,8 +97,8 @@ def _times(trace: Trace) -> list[Health]:
         moment = "time zero" if int(start.min()) == 0 else "the same moment as the first"
         text = f"{zero:,} of {len(start):,} rows start at {moment}: their times were not recorded"
         checks.append(judged("zero_timestamps", state, text, zero))
-    if "nanoseconds as microseconds" in trace.odd:
-        count = trace.odd["nanoseconds as microseconds"]
+    if trace.in_nanoseconds:
+        count = trace.odd[NANOSECONDS]
         text = "timestamps are nanoseconds although the format says microseconds; they were read as nanoseconds"
         checks.append(judged("timestamp_unit", "suspect", text, count))
     rows = trace.gpu_rows

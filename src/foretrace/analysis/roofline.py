@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from foretrace.analysis.context import Context
 from foretrace.analysis.costs import KernelCost
-from foretrace.knowledge.gpus import Gpu, peak_for
+from foretrace.knowledge.gpus import Gpu, bandwidth_label, peak_for
 from foretrace.knowledge.kernels import Decoded
 from foretrace.knowledge.limits import COMPUTE_KINDS, LATENCY_SHARE, LATENCY_US
 from foretrace.model.report import KernelBound
@@ -52,7 +52,7 @@ def place(context: Context, row: int, decoded: Decoded, cost: KernelCost) -> Roo
     by_compute = (compute_us or 0.0) >= (memory_us or 0.0)
     share = max(compute_us or 0.0, memory_us or 0.0) / duration_us
     bound = bound_of(compute_us, memory_us, duration_us)
-    peak = rate[1] if by_compute and rate is not None else f"memory bandwidth, {sheet.name} datasheet"
+    peak = rate[1] if by_compute and rate is not None else bandwidth_label(sheet)
     # Above 100 %: bytes came from the caches. For FLOPs it means that the count or the peak is wrong: say nothing.
     beyond = share > 1.0
     if beyond and by_compute:

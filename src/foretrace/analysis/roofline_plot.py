@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from foretrace.knowledge import gpus
-from foretrace.knowledge.gpus import Gpu, peak_for
+from foretrace.knowledge.gpus import Gpu, bandwidth_label, peak_for
 from foretrace.model.report import Kernel, Report
 from foretrace.model.roofline import BANDWIDTH_STRIP, NOT_PLOTTED, PLANE, LeftOut, Roof, RooflinePlot
 
@@ -62,7 +62,7 @@ def _roofs(report: Report) -> list[Roof]:
     named = dict.fromkeys(kernel.peak for kernel in report.kernels if kernel.peak)
     roofs: dict[str, Roof] = {}
     for sheet in _sheets(report, named):
-        bandwidth = f"memory bandwidth, {sheet.name} datasheet"
+        bandwidth = bandwidth_label(sheet)
         roofs[bandwidth] = Roof(bandwidth, gbps=sheet.memory_bandwidth_gbps)
         for rate, label in _peaks(sheet):
             if label in named:
@@ -73,7 +73,7 @@ def _roofs(report: Report) -> list[Roof]:
 def _sheets(report: Report, named: Iterable[str]) -> list[Gpu]:
     """The datasheets the report rests on: those its kernels name, else those its devices' names lead to."""
     labels = set(named)
-    by_label = [sheet for sheet in gpus.all_gpus() if f"memory bandwidth, {sheet.name} datasheet" in labels]
+    by_label = [sheet for sheet in gpus.all_gpus() if bandwidth_label(sheet) in labels]
     if by_label or not report.trace.has.gpu:
         return by_label
     found = [gpus.find(gpu.name, sms=gpu.sms, compute_capability=gpu.compute_capability) for gpu in report.trace.gpus]

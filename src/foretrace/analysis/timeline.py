@@ -14,7 +14,9 @@ from foretrace.knowledge.kineto import HOST_ROWS, RowKind
 from foretrace.knowledge.timeline import (
     CPU_KINDS,
     LEFT_OUT,
+    LONGEST_NS,
     MOST_ROWS,
+    OUT_OF_REACH,
     PROFILER_GROUP,
     SHORT_CPU_ROWS,
     SHORT_FRAMES,
@@ -42,6 +44,8 @@ def timeline_of(
         most_rows: how many rows may be drawn. GPU rows always are; above it the shortest Python frames go first, then
             the shortest other CPU rows, those that launched something and those that findings rest on last.
 
+    Rows that one picture cannot hold beside most others, because they are months away, are left out, also GPU rows.
+
     Raises:
         InputError: a step that the trace does not have.
     """
@@ -49,6 +53,7 @@ def timeline_of(
     left_out: dict[str, int] = {}
     gpu = context.gpu_rows
     cpu = _cpu_rows(context, left_out)
+    origin, cpu, gpu = _within_reach(trace, cpu, gpu, left_out)
     cpu = _shortened(trace, report, cpu, gpu, most_rows, left_out)
 
     lanes, lane_of_cpu, lane_of_gpu = _lanes(trace, report, cpu, gpu)
@@ -79,9 +84,9 @@ def timeline_of(
         names=[trace.names[i] for i in used.tolist()],
         labels=_labels(trace, report, used),
         kinds=kinds,
-        lane=lane.astype(np.uint16),
-        depth=depth.astype(np.uint16),
-        start=trace.start[rows] - trace.origin,
+        lane=lane.astype(np.uint32),
+        depth=depth.astype(np.uint32),
+        start=trace.start[rows] - origin,
         duration=trace.duration[rows],
         name=name.astype(np.uint32),
         kind=kind.astype(np.uint8),
@@ -89,11 +94,12 @@ def timeline_of(
         arrow_from=position[launch[drawn]].astype(np.uint32),
         arrow_to=position[gpu[drawn]].astype(np.uint32),
         bands=[
-            Band(span.label, span.start - trace.origin, span.end - trace.origin)
+            Band(span.label, span.start - origin, span.end - origin)
             for span in context.steps
-            if span.row >= 0
+            if span.row >= 0 and origin <= span.start and span.end - origin <= LONGEST_NS
         ],
         left_out=left_out,
+        origin_ns=origin - trace.origin,
     )
 
 
@@ -108,6 +114,23 @@ def _cpu_rows(context: Context, left_out: dict[str, int]) -> Int64:
         return rows
     chosen = [span.index for span in context.steps]
     return rows[np.isin(context.attribution.step[rows], chosen)]
+
+
+def _within_reach(trace: Trace, cpu: Int64, gpu: Int64, left_out: dict[str, int]) -> tuple[int, Int64, Int64]:
+    """Where times are counted from (ns), and the rows that can be drawn together: most of them, where not all."""
+    rows = np.concatenate([cpu, gpu])
+    if not len(rows):
+        return trace.origin, cpu, gpu
+    start, end = trace.start[rows], trace.end[rows]
+    if int(end.max()) - trace.origin <= LONGEST_NS and int(start.min()) >= trace.origin:
+        return trace.origin, cpu, gpu
+    short = trace.duration[rows] <= LONGEST_NS
+    first, last = np.sort(start[short]), np.sort(end[short])
+    held = np.searchsorted(last - LONGEST_NS, first, side="right") - np.arange(len(first))
+    origin = int(first[held.argmax()]) if len(first) else trace.origin
+    fits = short & (start >= origin) & (end <= origin + LONGEST_NS)
+    left_out[OUT_OF_REACH] = int(np.count_nonzero(~fits))
+    return origin, cpu[fits[: len(cpu)]], gpu[fits[len(cpu) :]]
 
 
 def _shortened(trace: Trace, report: Report, cpu: Int64, gpu: Int64, most_rows: int, left_out: dict[str, int]) -> Int64:
@@ -147,12 +170,15 @@ def _lanes(trace: Trace, report: Report, cpu: Int64, gpu: Int64) -> tuple[list[D
         return begins[pid], str(pid), index not in stepping, pid != tid, int(first[index])
 
     for own in (False, True):
-        for index in sorted(np.unique(trace.lane[cpu[own_work == own]]).tolist(), key=rank):
-            mine = np.flatnonzero((trace.lane[cpu] == index) & (own_work == own))
-            lane_of_cpu[mine] = len(lanes)
+        mine = np.flatnonzero(own_work == own)
+        threads, thread, rows_of = np.unique(trace.lane[cpu[mine]], return_inverse=True, return_counts=True)
+        place = np.empty(len(threads), dtype=np.int64)
+        for _, i, index in sorted((rank(index), i, index) for i, index in enumerate(threads.tolist())):
+            place[i] = len(lanes)
             title = trace.lane_names.get(index, "").strip() or f"thread {trace.lanes[index].tid}"
             group = PROFILER_GROUP if own else f"CPU, process {trace.lanes[index].pid}"
-            lanes.append(DrawnLane(title, group, "cpu", 1, words.count(len(mine), "row")))
+            lanes.append(DrawnLane(title, group, "cpu", 1, words.count(int(rows_of[i]), "row")))
+        lane_of_cpu[mine] = place[thread]
 
     # One lane a stream, as the file holds them apart: merged files may use a stream's number twice.
     keys = np.stack([trace.device[gpu], trace.lane[gpu], trace.stream[gpu]], axis=1)

@@ -23,6 +23,7 @@ from typing import Any
 from foretrace.errors import CaptureError, InputError
 from foretrace.knowledge.kineto import Call, RowKind, call_kind, row_kind, step_number
 from foretrace.model.sidefile import side_path, snapshot_path
+from foretrace.model.whole import special_file
 from foretrace.trace.writer import refuse_taken
 
 __all__ = ["SUFFIX", "Rows", "count_rows", "free_name", "target", "write_trace"]
@@ -101,7 +102,8 @@ def _numbered(path: Path, number: int) -> Path:
 def write_trace(export: Callable[[Path], None], path: Path, *, accept: Callable[[Rows], bool]) -> tuple[Path, Rows]:
     """Let ``export`` write plain JSON to a temporary name, look at it, pack it and move it to ``path``.
 
-    ``accept(rows)`` says whether an existing file may be replaced; if not, the next free number is used.
+    ``accept(rows)`` says whether an existing file may be replaced; if not, and for what is no regular file, the next
+    free number is used.
     What it raises passes through, and nothing is kept. Returns where the trace lies and what it holds. Raises
     :class:`CaptureError` when no file, or an empty one, was written, and when the disk refuses it.
     """
@@ -119,7 +121,7 @@ def write_trace(export: Callable[[Path], None], path: Path, *, accept: Callable[
                 "check the free space and the permissions there"
             )
         rows = count_rows(plain)
-        replace = accept(rows)
+        replace = accept(rows) and special_file(path) is None
         if path.exists() and not replace:
             path = free_name(path)
         _rename_inside(plain, path.name)
@@ -128,7 +130,8 @@ def write_trace(export: Callable[[Path], None], path: Path, *, accept: Callable[
         else:
             plain.replace(packed)
         size = packed.stat().st_size
-        if path.exists() and not replace:  # another process was faster while this one packed
+        # Another process was faster while this one packed.
+        if path.exists() and not (replace and special_file(path) is None):
             path = free_name(path)
         packed.replace(path)
     except OSError as error:

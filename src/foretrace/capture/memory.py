@@ -14,6 +14,7 @@ from typing import Any
 
 from foretrace.knowledge.allocator_rows import HISTORY_ENTRIES
 from foretrace.model.sidefile import DeviceMemory, MemoryHistory, SideFile, snapshot_path
+from foretrace.model.whole import special_file
 
 __all__ = ["NO_GPU", "History", "begun_with_the_block"]
 
@@ -85,7 +86,7 @@ class History:
     def leave_beside(self, trace: Path, side: SideFile, *, force: bool) -> None:
         """Dump it beside a trace, say so in its side file, and turn the history off."""
         path = snapshot_path(trace)
-        if path.exists() and not force:
+        if path.exists() and not (force and special_file(path) is None):
             side.memory = MemoryHistory()
             self.why_not = f"{path.name} appeared while this was recorded, and was kept"
         else:

@@ -148,6 +148,21 @@ class Recording:
         for sentence in self._unsaid:
             error.add_note(f"foretrace: {sentence}")
 
+    def discard(self) -> None:
+        """Stop without writing anything; nothing happens where it does not record."""
+        if not self._running():
+            return
+        assert self._session is not None
+        self._guarded(self._session.stop)
+        self._leave("failed")
+        self._end_history()
+        self._problem = "this recording was given up, and nothing was written"
+
+    @property
+    def recorded(self) -> int | None:
+        """How many active steps are complete; None in a recording without a schedule."""
+        return None if self._plan is None else self._plan.recorded(self._steps)
+
     def _running(self) -> bool:
         """Whether it records in this process; a fork of the recording process goes on unprofiled."""
         return self._state == "running" and self._process == os.getpid()

@@ -17,7 +17,7 @@ from importlib import import_module
 
 from foretrace import __version__
 from foretrace.cli import streams
-from foretrace.errors import ForetraceError
+from foretrace.errors import ForetraceError, sentence_of
 
 __all__ = ["COMMANDS", "main"]
 
@@ -75,20 +75,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _sentence(error: Exception) -> str:
-    """What to tell the user of an error: its own sentence if it is one of ours, else what is known of it."""
-    if isinstance(error, ForetraceError):
-        return str(error)
     if isinstance(error, OSError) and streams.is_output_failure(error):
         return f"standard output cannot be written: {error.strerror}"
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    if isinstance(error, MemoryError):
-        return "there is not enough memory for this"
-    said = " ".join(str(error).split())
-    return (
-        f"this is a defect of foretrace: {type(error).__name__}{': ' if said else ''}{said}; "
-        "run again with --debug for the traceback and report it"
-    )
+    return sentence_of(error, defect="run again with --debug for the traceback and report it")
 
 
 def _module(command: str) -> str:

@@ -17,7 +17,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from foretrace.cli import expecting, flags
-from foretrace.cli.explain import read_and_explain
+from foretrace.cli.explain import held_against, read_and_explain
 from foretrace.cli.files import check_sources, deliver, page_target, target_of, view_for, write
 from foretrace.errors import InputError
 
@@ -70,11 +70,11 @@ def _checked(path: str, expectation: Expectation, *, drawn: bool) -> tuple[Check
         explained, checked = None, judge(report, expectation)
     else:
         explained = read_and_explain(path)
-        report, checked = explained.report, explained.checked(expectation)
+        report, checked = explained.report, held_against(explained, expectation)
     if not drawn:
         return checked, None
-    from foretrace.analysis.timeline import timeline_of
+    from foretrace.analysis.drawn import drawn_of
     from foretrace.report.html.check import check_page
 
-    timeline = None if explained is None else timeline_of(explained.trace, report)
-    return checked, check_page(checked, report, timeline, expectation=expectation)
+    page = drawn_of(None if explained is None else explained.trace, report)
+    return checked, check_page(checked, report, page, expectation=expectation)

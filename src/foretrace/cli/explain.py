@@ -15,36 +15,35 @@ check follows its report as a line of its own (schema foretrace.check/1).
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foretrace.cli import expecting, flags
 from foretrace.cli.files import check_sources, deliver, page_target, reading, target_of, view_for, write
 from foretrace.cli.streams import say, to_stdout
-from foretrace.errors import ForetraceError, InputError
-from foretrace.report.text import clean
+from foretrace.errors import ForetraceError
 from foretrace.report.view import SECTIONS, View
 
 if TYPE_CHECKING:
+    from foretrace.analysis.explained import Explained
     from foretrace.model.expectations import Checked, Expectation
     from foretrace.model.report import Report
-    from foretrace.model.sidefile import SideFile
-    from foretrace.trace.steps import StepSpan
-    from foretrace.trace.table import Trace
 
 __all__ = [
-    "Explained",
+    "STEP_FLAG",
     "add_arguments",
+    "held_against",
+    "page_of",
     "read_and_explain",
     "run",
-    "select_steps",
     "show",
     "show_explained",
 ]
 
-LISTED_STEPS = 8
+# Of an unknown step: what was to name it.
+STEP_FLAG = "--step takes"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     page = page_target(args.html, force=args.force, sources=sources, beside=target, one=one)
     view = view_for(target, everything=args.everything, sections=tuple(args.section), top=args.top)
     expectation = expecting.expectation_of(args.expect)
-    pages: list[bytes] | None = None if page is None else []
+    pages: list[Callable[[], bytes]] | None = None if page is None else []
     parts, code = _explain_files(
         args.traces,
         view=view,
@@ -92,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     if parts:
         deliver((b"" if args.json else b"\n").join(parts), target, force=args.force)
     if page is not None and pages:
-        write(page, pages[0], force=args.force)
+        write(page, pages[0](), force=args.force)
     return code
 
 
@@ -120,11 +119,11 @@ def _explain_files(
     steps: Sequence[str] = (),
     expectation: Expectation | None = None,
     strict: bool = False,
-    pages: list[bytes] | None = None,
+    pages: list[Callable[[], bytes]] | None = None,
 ) -> tuple[list[bytes], int]:
     """The rendered reports in UTF-8, each followed by its check where something is expected, and the exit code.
 
-    Their HTML pages are added to ``pages``, where they are wanted.
+    What makes their HTML pages is added to ``pages``, where they are wanted: what is printed does not wait for them.
 
     One trace that fails raises its error. Of several, each failure is said on standard error in one sentence
     and the others are explained.
@@ -135,7 +134,7 @@ def _explain_files(
     for path in paths:
         try:
             explained = read_and_explain(path, steps)
-            checked = None if expectation is None else explained.checked(expectation)
+            checked = None if expectation is None else held_against(explained, expectation)
         except ForetraceError as error:
             if len(paths) == 1:
                 raise
@@ -148,45 +147,33 @@ def _explain_files(
             code = max(code, expecting.exit_code(checked, strict=strict))
         parts.append(part)
         if pages is not None:
-            pages.append(explained.page(checked))
+            pages.append(partial(page_of, explained, checked))
     return parts, code
-
-
-@dataclass(frozen=True)
-class Explained:
-    """A report and what it was made of, for what is asked of it next."""
-
-    report: Report
-    trace: Trace
-    side: SideFile | None
-    steps: list[int] | None  # positions of the steps it speaks of; None: all
-
-    def checked(self, expectation: Expectation) -> Checked:
-        """The trace held against an expectation, without reading it again."""
-        from foretrace.prediction.expect import judge
-
-        return judge(self.report, expectation, trace=self.trace, side=self.side, steps=self.steps)
-
-    def page(self, checked: Checked | None = None) -> bytes:
-        """The report as one HTML page, with the check where there is one."""
-        from foretrace.analysis.timeline import timeline_of
-        from foretrace.report.html.explain import explain_page
-
-        return explain_page(self.report, timeline_of(self.trace, self.report, steps=self.steps), checked=checked)
 
 
 def read_and_explain(path: str, steps: Sequence[str] = ()) -> Explained:
     """Read one trace (``-``: standard input) and explain it; raises what reading and selecting steps raise."""
-    from foretrace.analysis import explain
-    from foretrace.model.sidefile import read_side
-    from foretrace.trace import load
+    from foretrace.analysis.explained import explained
 
     check_sources([path])
     with reading([path]):
-        trace = load(path)
-    selected = select_steps(trace.steps, steps) if steps else None
-    side = None if path == "-" else read_side(path)
-    return Explained(explain(trace, steps=selected, side=side), trace, side, selected)
+        return explained(path, steps=steps, what=STEP_FLAG)
+
+
+def held_against(explained: Explained, expectation: Expectation) -> Checked:
+    """The trace held against an expectation, without reading it again."""
+    from foretrace.prediction.expect import judge
+
+    return judge(explained.report, expectation, context=explained.context)
+
+
+def page_of(explained: Explained, checked: Checked | None = None) -> bytes:
+    """The report as one HTML page, with the check where there is one."""
+    from foretrace.analysis.drawn import drawn_of
+    from foretrace.report.html.explain import explain_page
+
+    drawn = drawn_of(explained.trace, explained.report, steps=explained.steps)
+    return explain_page(explained.report, drawn, checked=checked)
 
 
 def _rendered(report: Report, view: View, json: bool) -> bytes:
@@ -206,34 +193,3 @@ def _rendered_check(checked: Checked, view: View, json: bool) -> bytes:
 
         return to_json(checked)
     return b"\n" + expecting.rendered(checked, view)
-
-
-def select_steps(spans: Sequence[StepSpan], asked: Sequence[str]) -> list[int]:
-    """Positions of the steps that were asked for, in the trace's order and each once.
-
-    A number is a position; ``#3`` stands for every label that ends so (merged ranks repeat them); anything
-    else is a whole label. Raises ``InputError`` that lists the choices.
-    """
-    chosen: set[int] = set()
-    for word in asked:
-        if word.isdecimal():
-            found = [position for position in range(len(spans)) if position == int(word)]
-        else:
-            found = [
-                position
-                for position, span in enumerate(spans)
-                if span.label == word or (word.startswith("#") and span.label.endswith(word))
-            ]
-        if not found:
-            raise InputError(
-                f"there is no step {clean(word)!r}; --step takes a position or a label, of: {_choices(spans)}"
-            )
-        chosen.update(found)
-    return sorted(chosen)
-
-
-def _choices(spans: Sequence[StepSpan]) -> str:
-    named = [f"{position} ({clean(span.label)})" for position, span in enumerate(spans)]
-    if len(named) > LISTED_STEPS:
-        named = [*named[: LISTED_STEPS - 2], "…", named[-1]]
-    return ", ".join(named)

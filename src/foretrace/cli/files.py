@@ -6,6 +6,7 @@ whole or not at all, and never a file that the same call reads.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,17 @@ from foretrace.errors import InputError
 from foretrace.report.text import clean, columns_of, wants_color
 from foretrace.report.view import View
 
-__all__ = ["check_sources", "deliver", "page_target", "progress_of", "reading", "target_of", "view_for", "write"]
+__all__ = [
+    "check_sources",
+    "deliver",
+    "output_of",
+    "page_target",
+    "progress_of",
+    "reading",
+    "target_of",
+    "view_for",
+    "write",
+]
 
 _LARGE_BYTES = 50_000_000  # from here on reading takes long enough to say so
 _BAR = 30
@@ -81,6 +92,14 @@ def _size(path: str) -> int:
         return 0
 
 
+def output_of(args: argparse.Namespace, sources: Sequence[str] = ()) -> Path | None:
+    """The file that ``--output`` names (see `flags.add_output`); None for standard output, which ``-`` is as well.
+
+    ``sources``: what the command reads. Raises as `target_of`.
+    """
+    return None if args.output == "-" else target_of(args.output, force=args.force, sources=sources)
+
+
 def target_of(name: str | None, *, force: bool, sources: Sequence[str] = (), flag: str = "--output") -> Path | None:
     """The file a flag names; None where none was named. ``sources``: what the command reads.
 
@@ -118,8 +137,10 @@ def page_target(
         return None
     if one is not None:
         raise InputError(f"--html makes the page of one {one}; write a page for each with a call of its own")
+    if name.lower().endswith(".gz"):
+        raise InputError(f"--html {name}: a browser opens no packed page from disk; give it a name that ends in .html")
     target = target_of(name, force=force, sources=sources, flag="--html")
-    if target is not None and beside is not None and target.absolute() == beside.absolute():
+    if target is not None and beside is not None and target.resolve() == beside.resolve():
         raise InputError(f"--html and --output both name {target}; give each a file of its own")
     return target
 

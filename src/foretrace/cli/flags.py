@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from typing import Any
 
 from foretrace.errors import InputError
@@ -14,9 +15,14 @@ __all__ = [
     "add",
     "add_html",
     "add_output",
+    "add_range",
     "add_rows",
+    "add_step",
+    "add_steps",
     "check_seed",
     "positive",
+    "seconds",
+    "stretch",
     "variant",
 ]
 
@@ -28,6 +34,9 @@ VARIANTS = (
 # A layer of a Hugging Face kernels repository has no fixed name.
 VARIANTS_HELP = f"repeatable; {', '.join(VARIANTS)}, hub:OWNER/NAME@VERSION"
 MODES = ("forward", "train")
+# Three years: what waits for so long counts it in whole numbers.
+_LONGEST_S = 1e8
+_STEP = "its position (0 is the first) or label ('#3')"
 
 
 def add(parser: argparse._ActionsContainer, name: str, **options: Any) -> None:
@@ -64,6 +73,53 @@ def add_rows(parser: argparse.ArgumentParser, *, everything: str) -> None:
     """Declare ``--top`` and ``--all``; ``everything`` says what all is."""
     parser.add_argument("--top", type=positive, metavar="N", help="rows a table shows at most")
     parser.add_argument("--all", action="store_true", dest="everything", help=everything)
+
+
+def add_steps(parser: argparse._ActionsContainer, *, what: str = "only this step") -> None:
+    """Declare ``--step`` that may be repeated; ``what`` says what becomes of it. See ``trace.steps.select_steps``."""
+    parser.add_argument(
+        "--step",
+        action="append",
+        default=[],
+        metavar="N|LABEL",
+        help=f"{what}: {_STEP}; may be repeated",
+    )
+
+
+def add_step(parser: argparse._ActionsContainer, *, what: str) -> None:
+    """Declare ``--step`` that names one step."""
+    parser.add_argument("--step", metavar="N|LABEL", help=f"{what}: {_STEP}")
+
+
+def add_range(parser: argparse._ActionsContainer, *, what: str) -> None:
+    """Declare ``--range``; ``what`` says what becomes of it."""
+    parser.add_argument(
+        "--range",
+        type=stretch,
+        metavar="FROM:TO",
+        help=f"{what}, in µs since the first row or with a unit (1.5ms:3ms); either end may be left out",
+    )
+
+
+def stretch(text: str) -> tuple[int | None, int | None]:
+    """A stretch of time, ``1.5ms:3ms``, in ns, as the type of a flag; None is an open end."""
+    from foretrace.view.places import parse_range
+
+    try:
+        return parse_range(text)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def seconds(text: str) -> float:
+    """A number of seconds above 0, as the type of a flag."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < _LONGEST_S:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return value
 
 
 def positive(text: str) -> int:

@@ -22,7 +22,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from foretrace.cli import flags
-from foretrace.cli.files import check_sources, deliver, page_target, progress_of, target_of, view_for, write
+from foretrace.cli.files import check_sources, deliver, output_of, page_target, progress_of, target_of, view_for, write
 from foretrace.cli.streams import say
 from foretrace.errors import InputError
 
@@ -56,8 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stream", type=whole, metavar="N", help="the stream of the request (the busiest)")
     parser.add_argument("--pool", type=pool, metavar="A.B", help="the pool of the request (0.0, ordinary tensors)")
     parser.add_argument("--device", type=whole, metavar="N", help="the device (the one with most reserved)")
-    parser.add_argument("--device-free", type=size, metavar="SIZE", help="what the device has free (nvidia-smi)")
-    parser.add_argument("--device-total", type=size, metavar="SIZE", help="the device's memory")
+    flags.add(parser, "device_free", type=size, metavar="SIZE", help="what the device has free (nvidia-smi)")
+    flags.add(parser, "device_total", type=size, metavar="SIZE", help="the device's memory")
     parser.add_argument(
         "--limit", type=size, metavar="SIZE", help="the process's limit (set_per_process_memory_fraction)"
     )
@@ -95,10 +95,12 @@ def whole(text: str) -> int:
 
 def pool(text: str) -> tuple[int, int]:
     """A pool as the map shows it, ``0.1``, as the type of a flag."""
-    first, dot, second = text.partition(".")
-    if not (dot and first.isdecimal() and second.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no pool; write 0.1 as the map shows it")
-    return int(first), int(second)
+    from foretrace.memory.pools import pool_of
+
+    try:
+        return pool_of(text)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def run(args: argparse.Namespace) -> int:
@@ -115,7 +117,7 @@ def run(args: argparse.Namespace) -> int:
     if args.fail and args.request is None:
         raise InputError("--fail is about a request: give --request SIZE as well")
     check_sources([path])
-    target = None if args.output == "-" else target_of(args.output, force=args.force, sources=[path])
+    target = output_of(args, [path])
     page = page_target(args.html, force=args.force, sources=[path], beside=target)
     from foretrace.memory.examining import examine_file
 
@@ -142,9 +144,10 @@ def run(args: argparse.Namespace) -> int:
         content = render_memory(memory, view, segments=args.map).encode("utf-8", "replace")
     deliver(content, target, force=args.force)
     if page is not None:
+        from foretrace.memory.drawn import drawn_of_memory
         from foretrace.report.html.memory import memory_page
 
-        write(page, memory_page(memory), force=args.force)
+        write(page, memory_page(memory, drawn_of_memory(memory)), force=args.force)
     return 1 if args.fail and (memory.request is None or memory.request.succeeds is not True) else 0
 
 

@@ -26,6 +26,7 @@ from foretrace.version import torch_release
 if TYPE_CHECKING:
     from foretrace.capture.workloads import Program
     from foretrace.knowledge.gpus import Gpu
+    from foretrace.model.report import Report
     from foretrace.prediction.predict import Prediction
 
 __all__ = ["add_arguments", "run"]
@@ -78,18 +79,19 @@ def run(args: argparse.Namespace) -> int:
     if output is not None and not output.name.endswith((".json", ".json.gz")):
         raise InputError(f"--output {output} is to hold a trace: end its name in .json or .json.gz")
     page = page_target(args.html, force=args.force, sources=sources, beside=output)
-    if page is not None and expectation is not None and page.absolute() == expectation.absolute():
+    if page is not None and expectation is not None and page.resolve() == expectation.resolve():
         raise InputError(f"--html and --expectation both name {page}; give each a file of its own")
     with streams.apart(args.json):
         prediction = _predict(subject, args, gpu, release)
-    _print(prediction, args)
+    report = prediction.report()
+    _print(report, args)
     if output is not None:
         prediction.write(output, force=args.force)
         streams.say(f"wrote the predicted timeline: {output}")
     if expectation is not None:
         _write_expectation(prediction, expectation, args)
     if page is not None:
-        write(page, _page(prediction), force=args.force)
+        write(page, _page(prediction, report), force=args.force)
     return 0
 
 
@@ -145,8 +147,7 @@ def _program(subject: Subject) -> Program:
         return subject.make()
 
 
-def _print(prediction: Prediction, args: argparse.Namespace) -> None:
-    report = prediction.report()
+def _print(report: Report, args: argparse.Namespace) -> None:
     if args.json:
         from foretrace.report.json import to_json
 
@@ -158,12 +159,11 @@ def _print(prediction: Prediction, args: argparse.Namespace) -> None:
     streams.to_stdout(render_prediction(report, view).encode("utf-8", "replace"))
 
 
-def _page(prediction: Prediction) -> bytes:
-    from foretrace.analysis.timeline import timeline_of
+def _page(prediction: Prediction, report: Report) -> bytes:
+    from foretrace.analysis.drawn import drawn_of
     from foretrace.report.html.predict import predict_page
 
-    report = prediction.report()
-    return predict_page(report, timeline_of(prediction.trace(), report))
+    return predict_page(report, drawn_of(prediction.trace(), report))
 
 
 def _write_expectation(prediction: Prediction, path: Path, args: argparse.Namespace) -> None:

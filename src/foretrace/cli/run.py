@@ -324,7 +324,7 @@ def _show(path: Path, args: argparse.Namespace) -> int:
     if args.expected is None and args.guessed is None:
         show_trace(path)
         return 0
-    from foretrace.cli.explain import read_and_explain, show_explained
+    from foretrace.cli.explain import held_against, read_and_explain, show_explained
 
     explained = read_and_explain(str(path))
     if not args.no_explain:
@@ -332,7 +332,7 @@ def _show(path: Path, args: argparse.Namespace) -> int:
     code = 0
     for wanted, guess in ((args.expected, False), (args.guessed, True)):
         if wanted is not None:
-            checked = explained.checked(wanted)
+            checked = held_against(explained, wanted)
             expecting.show(checked, guess=guess)
             # A wrong guess is no failure: it is the most interesting thing on the screen.
             code = code if guess else expecting.exit_code(checked, strict=args.strict)

@@ -19,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from foretrace.cli import flags
 from foretrace.cli.sharing_screen import Screen
 from foretrace.cli.streams import say, to_stdout
 from foretrace.errors import ForetraceError, InputError
@@ -55,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--delete", action="store_true", help="delete files in the bucket (below --prefix) that the folder has not"
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and do nothing")
+    flags.add(parser, "dry_run", action="store_true", help="say what would be done, and do nothing")
     parser.add_argument("--json", action="store_true", help="the result as JSON, schema foretrace.share/1")
 
 
@@ -197,9 +198,9 @@ class _Sharing:
     def _finish(self, standing: Standing, code: int, error: str | None = None) -> int:
         shared = self._shared(standing, error)
         if self.args.json:
-            import msgspec
+            from foretrace.report.json import to_json
 
-            to_stdout(msgspec.json.encode(shared) + b"\n")
+            to_stdout(to_json(shared))
         elif not self.args.dry_run:
             self.screen.outcome(shared)
         if error is None and code == 2:

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import argparse
 import io
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foretrace.cli import flags
-from foretrace.cli.explain import select_steps
-from foretrace.cli.files import check_sources, deliver, reading, target_of, view_for
+from foretrace.cli.explain import STEP_FLAG
+from foretrace.cli.files import check_sources, deliver, output_of, reading, view_for
 from foretrace.cli.streams import standard_input
 from foretrace.errors import InputError
 from foretrace.knowledge.tables import TABLES, Table, table_named
@@ -52,14 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     form.add_argument("--csv", action="store_true", help="the result as CSV, every row; NULL is an empty field")
     flags.add_rows(parser, everything="every row, nothing cut")
+    flags.add_steps(parser, what="only rows of this step")
     parser.add_argument(
-        "--step",
-        action="append",
-        default=[],
-        metavar="N|LABEL",
-        help="only rows of this step: its position (0 is the first) or label ('#3'); may be repeated",
+        "--timeout", type=flags.seconds, metavar="SECONDS", help="end a query after this time (default 60)"
     )
-    parser.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="end a query after this time (default 60)")
     parser.add_argument(
         *("--schema", "--tables"),
         action="store_true",
@@ -74,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     if args.schema:
         return _describe(words, args)
     query = _query(words)
-    target = None if args.output == "-" else target_of(args.output, force=args.force, sources=_files(words))
+    target = output_of(args, _files(words))
     form = _form(args, target)
     limit = args.top if form or args.everything or args.top else _ROWS
     answer = _ask(words[0], query, args, limit)
@@ -131,11 +126,12 @@ def _ask(path: str, query: str, args: argparse.Namespace, limit: int | None) -> 
     from foretrace.analysis.tables.statement import read_statement
     from foretrace.model.sidefile import read_side
     from foretrace.trace import load
+    from foretrace.trace.steps import select_steps
 
     read_statement(query)  # what is no query is said before a large trace is read
     with reading([path]):
         trace = load(path)
-    steps = select_steps(trace.steps, args.step) if args.step else None
+    steps = select_steps(trace.steps, args.step, what=STEP_FLAG) if args.step else None
     tables = Tables(trace, steps=steps, side=None if path == "-" else read_side(path))
     return tables.ask(query, limit=limit, timeout=args.timeout)
 
@@ -165,10 +161,11 @@ def _parquet(frame: polars.DataFrame) -> bytes:
 def _describe(words: list[str], args: argparse.Namespace) -> int:
     """List the tables; of ``words`` those that name one (a trace may stand there as well)."""
     tables = [_described(word) for word in words if not Path(word).is_file() and word != "-"] or list(TABLES)
-    target = None if args.output == "-" else target_of(args.output, force=args.force)
-    from foretrace.report.tables import render_tables, tables_json
+    target = output_of(args)
+    from foretrace.report.json import to_json
+    from foretrace.report.tables import described, render_tables
 
-    content = tables_json(tables) if args.json else render_tables(tables, view_for(target)).encode()
+    content = to_json(described(tables)) if args.json else render_tables(tables, view_for(target)).encode()
     deliver(content, target, force=args.force)
     return 0
 
@@ -178,13 +175,3 @@ def _described(name: str) -> Table:
     if table is None:
         raise InputError(f"there is no table {clean(name)!r}; the tables are {listed(t.name for t in TABLES)}")
     return table
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
-    return seconds

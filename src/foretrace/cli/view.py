@@ -3,6 +3,7 @@
   foretrace view trace.json.gz                      opens the browser, ends once the UI has the trace
   foretrace view trace.json.gz --step '#3'          at a step; --finding 2, --event 153, --range 1.2ms:3.4ms likewise
   foretrace view trace.json.gz --add-findings       with foretrace's findings as tracks of their own
+  foretrace view trace.json.gz --add-findings --predicted plan.json      and what was predicted beside what was measured
   foretrace view rank0.json.gz rank1.json.gz        a tab for each
 
 Without a display, or over ssh, it prints the links and the ssh line that makes them work on your own machine. The
@@ -13,10 +14,7 @@ paths that cannot be guessed. The UI connects to port 9001 alone.
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import os
-import re
 import shlex
 import socket
 import sys
@@ -31,6 +29,7 @@ from foretrace.cli.files import check_sources, reading, target_of
 from foretrace.cli.streams import say, to_stdout
 from foretrace.errors import InputError
 from foretrace.knowledge.perfetto import LOCAL_ACCESS_NOTE, LOOPBACK, PORT
+from foretrace.model.sidefile import stem_of
 from foretrace.model.words import bytes_of, count, first_of, time
 from foretrace.report.text import clean
 
@@ -40,12 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_arguments", "has_display", "run", "ssh_line"]
 
-SCHEMA = "foretrace.view/1"
 _TIMEOUT_S = 600
-_LONGEST_S = 1e8
-_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
-_TIME = re.compile(rf"({_NUMBER.pattern})\s*(ns|us|µs|μs|ms|s|)")
-_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9, "": 1e3}
 # Files named in one sentence.
 _NAMED = 3
 _SSH_PORT = "22"
@@ -55,11 +49,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``foretrace view``."""
     parser.add_argument("traces", nargs="+", metavar="TRACE", help="a profiler trace, plain or gzip")
     place = parser.add_mutually_exclusive_group()
-    place.add_argument("--step", metavar="N|LABEL", help="show a step: its position (0 is the first) or label ('#3')")
+    flags.add_step(place, what="show this step")
     place.add_argument("--finding", type=flags.positive, metavar="N", help="show what a finding of explain rests on")
     place.add_argument("--event", type=_whole, metavar="N", help="show an event, by its number in reports")
-    place.add_argument("--range", type=_stretch, metavar="FROM:TO", help="show a stretch of time, as 1.2ms:3.4ms")
+    flags.add_range(place, what="show this stretch of time")
     flags.add(parser, "add_findings", action="store_true", help="open a copy with the findings as tracks of their own")
+    parser.add_argument(
+        "--predicted",
+        metavar="FILE",
+        help="with --add-findings: draw the kernels of this predicted timeline beside the measured ones",
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="with --add-findings: keep the copy there")
     parser.add_argument("--force", action="store_true", help="replace FILE; open a trace too large for the UI")
     flags.add(parser, "no_browser", action="store_true", help="print the links, open nothing")
@@ -67,7 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=_port, default=PORT, metavar="N", help=f"where to listen ({PORT})")
     parser.add_argument(
         "--timeout",
-        type=_seconds,
+        type=flags.seconds,
         default=_TIMEOUT_S,
         metavar="S",
         help=f"give up after so many seconds without a request ({_TIMEOUT_S})",
@@ -86,29 +85,6 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _seconds(text: str) -> float:
-    if not _NUMBER.fullmatch(text) or not 0 < float(text) < _LONGEST_S:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
-    return float(text)
-
-
-def _stretch(text: str) -> tuple[int, int]:
-    """``1.2ms:3.4ms`` in ns; µs where there is no unit."""
-    first, colon, second = text.partition(":")
-    start, end = _ns(first), _ns(second)
-    if not colon or start is None or end is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no stretch of time; write 1.2ms:3.4ms (ns, us, ms, s; else µs)")
-    if end <= start:
-        raise argparse.ArgumentTypeError(f"{text!r} ends before it begins")
-    return start, end
-
-
-def _ns(text: str) -> int | None:
-    match = _TIME.fullmatch(text.strip())
-    value = math.inf if match is None else float(match[1]) * _NS[match[2]]
-    return round(value) if value < 2**62 else None
-
-
 def run(args: argparse.Namespace) -> int:
     """Serve the traces until the UI has each of them; exit code 2 when it did not fetch them all."""
     from foretrace.view.links import perfetto_link
@@ -124,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
         windows = [_window(args, path) for path in args.traces]
         if args.add_findings:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="foretrace-view-")))
-            copies = [_annotated(path, target, folder / str(i), args.force) for i, path in enumerate(args.traces)]
+            copies = [_annotated(args, path, target, folder / str(i)) for i, path in enumerate(args.traces)]
             traces = [stack.enter_context(OpenTrace(copy)) for copy in copies]
             if not args.force:
                 for trace in traces:
@@ -165,18 +141,22 @@ def _check(args: argparse.Namespace) -> Path | None:
     if "-" in args.traces:
         raise InputError("foretrace view serves files; save standard input to a file and name that")
     check_sources(args.traces)
+    if args.predicted is not None and not args.add_findings:
+        raise InputError("--predicted draws into the copy that --add-findings makes; give that as well")
     if args.output is not None and not args.add_findings:
         raise InputError("-o keeps the copy that --add-findings makes; give that as well")
     if args.output is not None and len(args.traces) > 1:
         raise InputError(f"-o names one file, and {len(args.traces)} traces were given; view them one by one")
-    return target_of(args.output, force=args.force, sources=args.traces)
+    sources = [*args.traces, *([] if args.predicted is None else [args.predicted])]
+    return target_of(args.output, force=args.force, sources=sources)
 
 
 def _window(args: argparse.Namespace, path: str) -> Window | None:
     if args.step is None and args.finding is None and args.event is None and args.range is None:
         return None
-    from foretrace.cli.explain import read_and_explain, select_steps
+    from foretrace.cli.explain import STEP_FLAG, read_and_explain
     from foretrace.trace import load
+    from foretrace.trace.steps import select_steps
     from foretrace.view import places
 
     if args.finding is not None:
@@ -186,7 +166,7 @@ def _window(args: argparse.Namespace, path: str) -> Window | None:
         with reading([path]):
             trace = load(path)
         if args.step is not None:
-            window = places.step_window(trace, select_steps(trace.steps, [args.step]))
+            window = places.step_window(trace, select_steps(trace.steps, [args.step], what=STEP_FLAG))
         elif args.event is not None:
             window = places.event_window(trace, args.event)
         else:
@@ -196,14 +176,14 @@ def _window(args: argparse.Namespace, path: str) -> Window | None:
     return window
 
 
-def _annotated(path: str, target: Path | None, folder: Path, force: bool) -> Path:
+def _annotated(args: argparse.Namespace, path: str, target: Path | None, folder: Path) -> Path:
     from foretrace.view.annotate import write_annotated
 
     source = Path(path)
     if target is None:
         folder.mkdir()
-        target = folder / f"{source.name.removesuffix('.gz').removesuffix('.json')}.findings.json.gz"
-    written = write_annotated(source, target, force=force)
+        target = folder / f"{stem_of(source)}.findings.json.gz"
+    written = write_annotated(source, target, force=args.force, predicted=args.predicted)
     if not written.is_relative_to(folder):
         say(f"wrote {written}")
     return written
@@ -251,22 +231,20 @@ def _print_json(
     port: int,
     tunnel: str | None,
 ) -> None:
-    document = {
-        "schema": SCHEMA,
-        "port": port,
-        "ssh": tunnel,
-        "traces": [
-            {
-                "path": _text(path),
-                "copy": None if trace.path == Path(path) else _text(trace.path),
-                "bytes": trace.size,
-                "url": url,
-                "link": link,
-            }
-            for path, trace, url, link in zip(paths, traces, urls, links, strict=True)
-        ],
-    }
-    to_stdout(json.dumps(document, ensure_ascii=False).encode() + b"\n")
+    from foretrace.model.view import Viewed, ViewedTrace
+    from foretrace.report.json import to_json
+
+    served = [
+        ViewedTrace(
+            path=_text(path),
+            copy=None if trace.path == Path(path) else _text(trace.path),
+            bytes=trace.size,
+            url=url,
+            link=link,
+        )
+        for path, trace, url, link in zip(paths, traces, urls, links, strict=True)
+    ]
+    to_stdout(to_json(Viewed(port=port, ssh=tunnel, traces=served)))
 
 
 def _text(path: str | Path) -> str:

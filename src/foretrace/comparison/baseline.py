@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from foretrace.knowledge.baseline import FUSED_OPERATORS, REASONS, guarded, is_generated, reason_of, taken_apart, waits
+from foretrace.comparison.baseline_operators import Path, outermost, told_operators
+from foretrace.knowledge.baseline import REASONS, guarded, is_generated
 from foretrace.model.baseline import Baseline, Change, Drift, KernelCount, MadeOn, Part
 from foretrace.model.words import count, first_of, listed
 
 __all__ = ["against"]
 
 _SHOWN = 4
-_Path = tuple[str, ...]
 _TOTALS = {
     "kernels": ("kernel", "kernels"),
     "launches": ("launch", "launches"),
@@ -36,13 +36,25 @@ def against(old: Baseline, new: Baseline) -> Drift:
         drift.changes.append(Change(text, more=True, why="make the baseline anew with --foretrace-update"))
     for before, after in zip(old.parts, new.parts, strict=False):
         drift.changes += _labelled(list(_of_part(before, after, whole, was == now)), after, len(new.parts))
+        drift.compared &= _has_common(before, after, whole)
     return drift
+
+
+def _has_common(old: Part, new: Part, whole: bool) -> bool:
+    """Whether both hold anything that can be compared; else nothing would be found, whatever ran."""
+    names = [name for name in _TOTALS if whole or name not in ("kernels", "launches")]
+    return (
+        old.operators is not None
+        or new.operators is not None
+        or (whole and old.kernels is not None and new.kernels is not None)
+        or any(name in old.totals and name in new.totals for name in names)
+    )
 
 
 def _labelled(changes: list[Change], part: Part, parts: int) -> list[Change]:
     if parts == 1:
         return changes
-    return [Change(f"{part.label}: {change.text}", change.more, change.why) for change in changes]
+    return [replace(change, text=f"{part.label}: {change.text}", part=part.label) for change in changes]
 
 
 def _notes(was: MadeOn, now: MadeOn) -> Iterator[str]:
@@ -73,8 +85,8 @@ def _of_part(old: Part, new: Part, whole: bool, alike: bool) -> Iterator[Change]
         before = Counter({tuple(one.path): one.count for one in old.operators})
         after = Counter({tuple(one.path): one.count for one in new.operators})
         if not whole:
-            before, after = _outermost(before), _outermost(after)
-        yield from _operators(before, after)
+            before, after = outermost(before), outermost(after)
+        yield from told_operators(before, after)
     elif old.operators is not None or new.operators is not None:
         known = count(sum(one.count for one in old.operators or new.operators or []), "operator")
         gone = new.operators is None
@@ -105,65 +117,6 @@ def _new_rows(name: str, old: Part, new: Part) -> Iterator[str]:
                 yield f"{transfer.copy} by {transfer.operator or 'no operator'}"
 
 
-# ---- operators ----
-
-
-def _operators(before: Counter[_Path], after: Counter[_Path]) -> Iterator[Change]:
-    came, went = after - before, before - after
-    plus, minus = _by_name(after) - _by_name(before), _by_name(before) - _by_name(after)
-    groups = _groups(came, plus)
-    told: set[str] = set()
-    for fused in FUSED_OPERATORS:
-        names = taken_apart(fused, plus)
-        if not minus[fused] or not names:
-            continue
-        taken = f"{fused} was taken apart into {listed(names)}: its epilogue is lost"
-        yield Change(taken, more=True, why=REASONS["epilogue"])
-        told |= {fused, *names}
-        told |= {root for root, inside in groups.items() if inside & set(names)}
-        told |= {name for path in went if path[-1] == fused for name in path}
-    more = [name for name in groups if name not in told and guarded(name)]
-    for name in sorted(more, key=lambda name: (not waits(name), -plus[name], name)):
-        inside = sorted(other for other in groups[name] if other != name and guarded(other) and other not in told)
-        where = next((path[:-1] for path in sorted(came, key=len) if path[-1] == name), ())
-        text = f"{count(plus[name], 'call')} of {name} a step more"
-        text += f", in {' → '.join(where[-2:])}" if where else ""
-        text += f", with {first_of(inside, _SHOWN)} inside" if inside else ""
-        yield Change(text, more=True, why=reason_of(name, frozenset(groups[name])))
-    fewer = [f"{minus[name]} × {name}" for name in sorted(minus) if guarded(name) and name not in told]
-    if fewer:
-        yield Change(f"fewer a step: {first_of(fewer, _SHOWN)}", more=False)
-    views = sorted(name for name in plus if not guarded(name))
-    if views:
-        total = sum(plus[name] for name in views)
-        said = f"{count(total, 'row')} a step more that neither compute nor copy"
-        yield Change(f"{said}: {first_of(views, _SHOWN)}", more=False)
-
-
-def _outermost(paths: Counter[_Path]) -> Counter[_Path]:
-    return Counter({path: times for path, times in paths.items() if len(path) == 1})
-
-
-def _by_name(paths: Counter[_Path]) -> Counter[str]:
-    """Calls by operator; one that dispatches to itself (``aten::sum`` to ``aten::sum``) counts once."""
-    names: Counter[str] = Counter()
-    for path, times in paths.items():
-        if path[-1] not in path[:-1]:
-            names[path[-1]] += times
-    return names
-
-
-def _groups(came: Counter[_Path], plus: Counter[str]) -> dict[str, set[str]]:
-    """New calls by the outermost of them: its name → the names of all new calls inside it, its own included."""
-    fresh = {path for path in came if plus[path[-1]]}
-    groups: dict[str, set[str]] = {}
-    for path in fresh:
-        above = [path[:length] for length in range(1, len(path)) if path[:length] in fresh]
-        roots = [up for up in above if guarded(up[-1])]
-        groups.setdefault((roots[0] if roots else path)[-1], set()).add(path[-1])
-    return groups
-
-
 # ---- kernels ----
 
 
@@ -187,19 +140,23 @@ def _kernels(old: Sequence[KernelCount], new: Sequence[KernelCount], alike: bool
             text = f"a fused kernel was taken apart: {_named(fused)} is now {_named(passes)}"
             yield Change(text, more=True, why=REASONS["fusion"])
             told |= {"fused", "elementwise", "reduction"}
+    for kind in sorted(set(kinds_before) & set(kinds_after) - told):
+        was, now = ([k for k in kernels if k.kind == kind] for kernels in (gone, come))
+        if alike and was and len(was) == len(now) and _named(was) != _named(now):
+            yield Change(f"{_named(was)} is now {_named(now)}", more=False)
     shrunk = sum(kinds_after.values()) < sum(kinds_before.values())
     for kind in sorted(more):
         if kind in told:
             continue
         found = [kernel for kernel in come if kernel.kind == kind]
         text = f"{count(more[kind], f'{kind} kernel')} a step more: {_named(found)}"
+        was = [kernel for kernel in gone if kernel.kind == kind]
+        text += f", where {_named(was)} ran before" if was else ""
         # Fewer kernels that do more each are what fusing is for.
         yield Change(text, more=not (kind == "fused" and shrunk), why=REASONS["copies"] if kind == "copy" else None)
     lost = [f"{fewer[kind]} {kind}" for kind in sorted(fewer) if kind not in told]
     if lost:
         yield Change(f"fewer kernels a step: {listed(lost)}", more=False)
-    if alike and not more and not fewer and gone:
-        yield Change(f"{_named(gone)} is now {_named(come)}", more=False)
 
 
 def _counted(kernels: Iterable[KernelCount]) -> Counter[_Kernel]:
@@ -214,7 +171,7 @@ class _Kernel:
     name: str
     kind: str
     operator: str | None
-    path: _Path
+    path: Path
     epilogue: tuple[str, ...]
 
 

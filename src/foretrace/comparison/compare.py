@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from foretrace.analysis.explain import report_of
+from foretrace.analysis.explained import explained
 from foretrace.analysis.findings import compiled
 from foretrace.comparison.conclusion import conclude
 from foretrace.comparison.gates import judge, parse_condition
@@ -21,13 +22,15 @@ from foretrace.knowledge.comparing import DRIFT, PREDICTED_SHARE
 from foretrace.model.comparison import Change, Comparison, Metric, Pair, Place, Side, Speedup
 from foretrace.model.report import Report
 from foretrace.model.reportfile import read_report
-from foretrace.model.sidefile import SideFile, read_side
 from foretrace.model.words import number, share_of, time
-from foretrace.trace import Trace, load
+from foretrace.trace import Trace
 
 __all__ = ["compare", "compare_subjects", "read_subject", "read_with_trace"]
 
 Source = Trace | Report | str | Path
+
+# The one finding that a comparison rests on: whether a trace compiled while it was recorded.
+_DETECTORS = [compiled.find]
 
 
 def compare(traces: Sequence[Source], *, fail_on: Sequence[str] = ()) -> Comparison:
@@ -89,17 +92,11 @@ def read_with_trace(source: Source) -> tuple[Subject, Trace | None]:
     if isinstance(source, Report):
         return make_subject(source, None, None), None
     if isinstance(source, Trace):
-        return make_subject(_report(source, None), source, None), source
+        return make_subject(report_of(source, detectors=_DETECTORS), source, None), source
     if (report := read_report(source)) is not None:
         return make_subject(report, None, None), None
-    side = None if str(source) == "-" else read_side(source)
-    trace = load(source)
-    return make_subject(_report(trace, side), trace, side), trace
-
-
-def _report(trace: Trace, side: SideFile | None) -> Report:
-    """The report of a trace with the one finding that a comparison rests on: whether it compiled while recorded."""
-    return report_of(trace, side=side, detectors=[compiled.find])
+    read = explained(source, detectors=_DETECTORS)
+    return make_subject(read.report, read.trace, read.side), read.trace
 
 
 def _labels(paths: Sequence[str]) -> list[str]:

@@ -92,7 +92,7 @@ TOOLS: dict[str, ToolText] = {
         "Say what bounds a trace and what would save time: verdict with reasons, alarms, steps, numbered findings. "
         "With section, the rows of one part instead: findings, steps, kernels (by name, most time first), gemms, "
         "elementwise, operators, transfers, idle (largest gaps), chain (the dispatch tree of one step), memory, "
-        "health. Rows name example events for the tool event.",
+        "health. Rows of kernels, gemms, transfers and memory name events for the tool event.",
     ),
     "finding": ToolText(
         "One finding in full",

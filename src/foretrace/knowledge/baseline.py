@@ -24,6 +24,7 @@ __all__ = [
     "WARM_STEPS",
     "guarded",
     "is_generated",
+    "kind_of",
     "operator_name",
     "reason_of",
     "taken_apart",
@@ -88,6 +89,28 @@ def guarded(operator: str) -> bool:
     if operator.startswith(_BOOKKEEPING) or not ("::" in operator or is_generated(operator)):
         return False
     return effect(operator) in (None, "maybe")
+
+
+def kind_of(operator: str) -> str | None:
+    """``pointwise``, ``reduction``, ``product`` …: operators of one kind do the same amount of work; None: of no kind.
+
+    Copies, reads and fills are of no kind: one is no more a stand-in for another than for nothing.
+    """
+    from foretrace.knowledge.costs import attention, convolution, gemm, normalization, pointwise, reduction
+
+    base = operator.removeprefix("aten::")
+    if waits(operator) or effect(operator) is not None or operator in COPYING:
+        return None
+    tables = {
+        "pointwise": pointwise.FORMULAS,
+        "reduction": reduction.FORMULAS,
+        "normalization": normalization.FORMULAS,
+        "attention": attention.FORMULAS,
+        "convolution": convolution.FORMULAS,
+        "product": gemm.FORMULAS,
+    }
+    names = (base, base.removesuffix("_"))
+    return next((kind for kind, table in tables.items() if any(name in table for name in names)), None)
 
 
 def is_generated(operator: str) -> bool:

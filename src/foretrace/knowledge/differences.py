@@ -244,6 +244,21 @@ DIFFERENCES: dict[str, Difference] = {
         source="the alias annotations of native_functions.yaml",
         findings=("metadata_only",),
     ),
+    "calls_made": Difference(
+        why="A call is counted wherever it is made. Where operators stand in front of it, the program called the first "
+        "of them, and they made this call.",
+        source="the operators around the rows",
+    ),
+    "calls_left": Difference(
+        why="These are all the calls of it; the others that were expected did not run in this step.",
+        source="the operators around the rows",
+    ),
+    "taken_apart": Difference(
+        why="The fused operator was not called, so what it does in one pass is done in several: on a GPU the product "
+        "has no epilogue, and its result goes to memory and back. They may run for another reason as well.",
+        source="native_functions.yaml; the names of the step's rows",
+        findings=("epilogue_lost",),
+    ),
     "done_elsewhere": Difference(
         why="A fused operator does the work of several operators under its own name: those it stands for are not "
         "called.",
@@ -267,6 +282,16 @@ DIFFERENCES: dict[str, Difference] = {
     "time_of_host": Difference(
         why="These rows take most of the CPU time; the profiler lengthens it.",
         source="durations of the CPU rows",
+    ),
+    "shares_of_host": Difference(
+        why="The profiler lengthens every call, so the recorded times do not add up to the time looked at: read them "
+        "as shares.",
+        source="durations of the CPU rows",
+    ),
+    "recorded_apart": Difference(
+        why="The recorded step was another kind of step than the one that was timed: cold (first calls), or disturbed "
+        "by a busy machine. What its rows take says nothing of the timed one.",
+        source="durations of the CPU rows; the side file's unprofiled timing",
     ),
     "idle_causes": Difference(
         why="GPU idle time of the step, put down to what surrounds each gap.",

@@ -5,7 +5,7 @@ Sources: the options of ``torch.profiler.profile``, and what Kineto writes with 
 
 from __future__ import annotations
 
-__all__ = ["CLEAR_BOUND_SHARE", "GUESS_TOLERANCE", "PREDICTED_HEADING", "unknown_because"]
+__all__ = ["CLEAR_BOUND_SHARE", "GUESS_TOLERANCE", "OTHER_STEP_TIMES", "PREDICTED_HEADING", "unknown_because"]
 
 # A guessed time counts as right within this share of it: people round to one or two digits.
 GUESS_TOLERANCE = 0.20
@@ -13,6 +13,10 @@ GUESS_TOLERANCE = 0.20
 # A predicted bound is expected of a recording where at least this share of the predicted kernel time is of that bound:
 # the verdict asks for less (limits.DOMINANT_SHARE), and predicted times are off by some per cent.
 CLEAR_BOUND_SHARE = 0.80
+
+# Recorded operators that take this many times the unprofiled step are no picture of it: the profiler costs a
+# microsecond or two a row, which makes small operators some three times as long, not more.
+OTHER_STEP_TIMES = 10
 
 # What stands above a predicted expectation. Figures: docs/concepts/prediction.md, how far off it is.
 PREDICTED_HEADING = """\
@@ -31,6 +35,8 @@ _UNKNOWN = {
     "no_trace": "a report alone does not hold this; check the trace itself",
     "no_shapes": "operator shapes were not recorded (record_shapes=True)",
     "no_memory": "allocations were not recorded (profile_memory=True)",
+    "no_gpu_memory": "the peak is known for GPUs only, and the allocations of this trace are the CPU's",
+    "no_allocation": "nothing was allocated on a GPU while it ran, so the trace does not say how much was in use",
     "graph_work": "{count} of the kernels are replayed by a CUDA graph, whose shapes are not in the trace",
     "graph_hides_scope": "a CUDA graph replays {count} kernels whose operators and modules are not in the trace",
     "graph_hides_operators": "a CUDA graph replays work whose operators ran when it was captured",
@@ -42,6 +48,8 @@ _UNKNOWN = {
     "no_compiled": "no compiled region ran: nothing of this trace went through torch.compile",
     "no_regions": "the compiled regions carry no ids (torch before 2.5)",
     "no_modules": "the trace has no module rows to find {name} in (record with_stack=True)",
+    "no_place_rows": "the trace has no rows to find {name} in: neither operators nor labels were recorded (record with "
+    "ProfilerActivity.CPU)",
     "absent": "no {word} is called {name} in the trace; {there}",
     "absent_here": "it does not run in this step",
     "absent_in_report": "no kernel of the report lies in it; check the trace itself",

@@ -9,25 +9,93 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 
 __all__ = [
+    "DEFLATE_RATIO",
     "EXTENSIONS",
+    "GZIP_LAYERS",
     "GZIP_MAGIC",
+    "HEAD_BYTES",
     "JSON_OBJECTS",
     "KINETO_KEYS",
+    "LOOKED_AT",
     "MAGIC",
+    "NANOSECONDS",
+    "PAGES",
+    "PICKLES",
+    "PLAIN_TEXTS",
+    "PROJECT_FILE",
+    "SCHEMA_ANYWHERE",
+    "SCHEMA_FIRST",
+    "TABLE_MARKS",
     "TEXTS",
+    "TIMELINE_BEGIN",
+    "TRACE_MARK",
     "TRACE_SUFFIXES",
+    "FileKind",
     "Foreign",
 ]
 
 GZIP_MAGIC = b"\x1f\x8b"
+
+# What `Trace.odd` calls rows whose times are nanoseconds where the format says microseconds.
+NANOSECONDS = "nanoseconds as microseconds"
+
+# Deflate makes at most this many bytes of one: a match of 258 bytes takes two bits at least (RFC 1951; "Maximum
+# Compression Factor" in zlib's technical details, https://zlib.net/zlib_tech.html).
+DEFLATE_RATIO = 1032
+
+# Compressed by the profiler, by a web server, by a careless copy: more layers than this are no accident.
+GZIP_LAYERS = 4
 
 # Names a folder of traces usually holds; used only to say how many there are.
 TRACE_SUFFIXES = (".json", ".json.gz", ".trace", ".trace.gz")
 
 # Top-level keys only PyTorch's profiler (Kineto) writes: they tell an empty recording from another tool's file.
 KINETO_KEYS = frozenset({"schemaVersion", "deviceProperties", "baseTimeNanoseconds", "record_shapes", "trace_id"})
+
+# --- What foretrace knows ---------------------------------------------------------------------------------------------
+
+
+class FileKind(StrEnum):
+    """What a file is that foretrace reads or writes, or that the profiler wrote."""
+
+    TRACE = "trace"
+    REPORT = "report"
+    SIDE_FILE = "side_file"
+    DOCUMENT = "document"  # other JSON that foretrace wrote
+    PAGE = "page"  # HTML that foretrace wrote
+    TABLE = "table"
+    SNAPSHOT = "snapshot"
+    MEMORY_TIMELINE = "memory_timeline"
+    MEMORY_SUMMARY = "memory_summary"
+    MEMORY_COUNTERS = "memory_counters"
+    EXPECTATIONS = "expectations"
+
+
+# Ends of names behind the last dot, without .gz. A log is read for the summary of memory in it.
+PICKLES = ("pickle", "pkl")
+PLAIN_TEXTS = ("txt", "log")
+PAGES = ("html", "htm")
+LOOKED_AT = frozenset({"json", "trace", "toml", *PICKLES, *PLAIN_TEXTS, *PAGES})
+# TOML that is no file of expectations, whatever it holds.
+PROJECT_FILE = "pyproject.toml"
+
+# A file's kind shows in its first bytes (after inflating): Kineto writes deviceProperties, some kB a GPU, before the
+# events.
+HEAD_BYTES = 1 << 18
+TRACE_MARK = re.compile(r'"traceEvents"\s*:|"ph"\s*:\s*"')
+# foretrace's documents name their schema first; one that was written anew with sorted keys names it somewhere.
+SCHEMA_FIRST = re.compile(r'\s*\{\s*"schema"\s*:\s*"(foretrace\.[a-z_]+/\d+)"')
+SCHEMA_ANYWHERE = re.compile(r'"schema"\s*:\s*"(foretrace\.[a-z_]+/\d+)"')
+# key_averages().table() writes these column heads (torch/autograd/profiler_util.py, _build_table), also with CPU
+# activity alone.
+TABLE_MARKS = ("Self CPU %", "# of Calls")
+# torch.profiler's export_memory_timeline to .json: a list of times and a list of sizes.
+TIMELINE_BEGIN = re.compile(r"\s*\[\s*\[")
+
+# --- What it does not -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

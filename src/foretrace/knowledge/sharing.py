@@ -23,7 +23,6 @@ __all__ = [
     "FOLDERS_LEFT_OUT",
     "FOREIGN_PATH",
     "FRAME",
-    "HEAD_BYTES",
     "HOST_KEYS",
     "HTTP_STATUS",
     "MAIL",
@@ -38,9 +37,7 @@ __all__ = [
     "RESOLVE",
     "RESPONSE_TIMEOUT_S",
     "STACK_KEYS",
-    "TABLE_MARKS",
     "TENSORBOARD_FILE",
-    "TRACE_MARK",
     "USER_IN_PATH",
     "USER_KEYS",
     "WINDOWS_PATH",
@@ -70,13 +67,6 @@ class Category(StrEnum):
 
 
 # --- which files -----------------------------------------------------------------------------------------------------
-
-# A file's kind shows in its first bytes (after inflating). The tutorial's scripts leave traces as .json (or .json.gz)
-# and tables as .txt; key_averages().table() writes these column heads (torch/autograd/profiler_util.py, _build_table),
-# also with CPU activity alone.
-HEAD_BYTES: Final = 1 << 18
-TRACE_MARK: Final = re.compile(r'"traceEvents"|"ph"\s*:\s*"')
-TABLE_MARKS: Final = ("Self CPU %", "# of Calls")
 
 # Caches and version control: nothing in them was left there to be looked at.
 FOLDERS_LEFT_OUT: Final = frozenset({"__pycache__", "node_modules", "site-packages", "venv"})

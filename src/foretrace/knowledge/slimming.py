@@ -6,6 +6,9 @@ Sources: the keys of ``args`` as Kineto's ``output_json.cpp`` and torch's ``coll
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from foretrace.knowledge.kineto import RowKind
 
 __all__ = [
@@ -16,10 +19,12 @@ __all__ = [
     "SHAPE_ARGS",
     "SLIM_KEY",
     "STACK_ARGS",
+    "was_cut",
 ]
 
 # The top-level key by which a slim trace says what it was cut to: ``steps`` (labels) or ``range_us``, and ``dropped``.
 SLIM_KEY = "foretraceSlim"
+_CUTS = ("steps", "range_us")
 
 # Part → what it is, in the order the help lists them.
 DROPPABLE = {
@@ -63,3 +68,9 @@ MARK_WORDS = {
     "mark": ("mark or counter", "marks and counters"),
     "unread": ("event without a usable time", "events without a usable time"),
 }
+
+
+def was_cut(meta: Mapping[str, Any]) -> bool:
+    """Whether the top-level keys of a file say that it was cut to steps or a range, and not only that parts went."""
+    said = meta.get(SLIM_KEY)
+    return isinstance(said, dict) and any(said.get(key) for key in _CUTS)

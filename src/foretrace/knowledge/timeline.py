@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from foretrace.knowledge.kineto import RowKind
 
-__all__ = ["CPU_KINDS", "LEFT_OUT", "MOST_ROWS", "PROFILER_GROUP", "SHORT_CPU_ROWS", "SHORT_FRAMES"]
+__all__ = [
+    "CPU_KINDS",
+    "LEFT_OUT",
+    "LONGEST_NS",
+    "MOST_ROWS",
+    "OUT_OF_REACH",
+    "PROFILER_GROUP",
+    "SHORT_CPU_ROWS",
+    "SHORT_FRAMES",
+]
 
 # Chromium on two slow cores opens this many rows within the two seconds a reader waits, and they take about 4 MB.
 MOST_ROWS = 300_000
@@ -29,6 +38,10 @@ LEFT_OUT = {
 
 SHORT_FRAMES = "the shortest Python frames: the timeline would hold too many rows"
 SHORT_CPU_ROWS = "the shortest CPU rows: the timeline would hold too many rows"
+
+# A page counts in float64, which holds whole numbers up to 2⁵³ exactly: 104 days of nanoseconds.
+LONGEST_NS = 2**53
+OUT_OF_REACH = "so far in time from most others, or so long, that one picture cannot hold them (more than 104 days)"
 
 # The lanes of the profiler's own work.
 PROFILER_GROUP = "The profiler's own work"

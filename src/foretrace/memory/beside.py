@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foretrace.model.sidefile import DeviceMemory, SideFile, read_side
+from foretrace.model.sidefile import DeviceMemory, SideFile, read_side, traces_of_snapshot
 
 __all__ = ["device_beside"]
-
-_SNAPSHOT = ".snapshot.pickle"
 
 
 def device_beside(path: str, device: int) -> DeviceMemory | None:
@@ -17,13 +15,10 @@ def device_beside(path: str, device: int) -> DeviceMemory | None:
     ``x.snapshot.pickle`` is looked for in ``x.trace.side.json`` and ``x.side.json``, which `foretrace run --memory`
     writes.
     """
-    file = Path(path)
-    if not file.name.endswith(_SNAPSHOT):
-        return None
-    stem = file.name.removesuffix(_SNAPSHOT)
-    for name in (f"{stem}.trace.json", f"{stem}.json"):
-        side = read_side(file.with_name(name))
-        if side is not None and side.memory is not None and side.memory.snapshot == file.name:
+    name = Path(path).name
+    for trace in traces_of_snapshot(path):
+        side = read_side(trace)
+        if side is not None and side.memory is not None and side.memory.snapshot == name:
             return _device(side, device)
     return None
 

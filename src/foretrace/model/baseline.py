@@ -7,7 +7,6 @@ machine without a GPU) is ``None``. Fields may be added within ``foretrace.basel
 from __future__ import annotations
 
 import json
-import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from foretrace.errors import InputError
+from foretrace.model.whole import special_file, write_whole
 
 __all__ = [
     "SCHEMA",
@@ -102,11 +102,21 @@ class Baseline(msgspec.Struct, kw_only=True, frozen=True):
 
 @dataclass(frozen=True)
 class Change:
-    """One difference, in words. ``more``: an increase or a loss, which ``--foretrace-fail-on-increase`` refuses."""
+    """One difference, in words.
+
+    Attributes:
+        more: an increase or a loss, which fails the test.
+        paths: the calls of the new recording that it is about: the operators around each, and its own name last.
+        times: how many of the calls at these places are new; 0 where all are.
+        part: the recording it is about, where the test makes several.
+    """
 
     text: str
     more: bool
     why: str | None = None
+    paths: tuple[tuple[str, ...], ...] = ()
+    times: int = 0
+    part: str | None = None
 
 
 @dataclass
@@ -114,12 +124,13 @@ class Drift:
     """All differences from a baseline.
 
     ``notes`` say what was compared in part only; ``unseen`` why kernels and copies of the baseline could not be looked
-    for at all (no GPU here), ``None`` where they could.
+    for at all (no GPU here), ``None`` where they could; ``compared`` whether anything was looked at on both sides.
     """
 
     changes: list[Change] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unseen: str | None = None
+    compared: bool = True
 
     @property
     def more(self) -> list[Change]:
@@ -175,16 +186,12 @@ def read_baseline(path: Path) -> Baseline | None:
 def write_baseline(path: Path, baseline: Baseline) -> bool:
     """Write a baseline, whole or not at all; False where the file says the same already. Raises ``InputError``."""
     content = baseline_text(baseline).encode()
-    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")  # other workers write into the same folder
     try:
-        if path.exists() and path.read_bytes() == content:
+        # A pipe would be waited for.
+        if special_file(path) is None and path.exists() and path.read_bytes() == content:
             return False
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.write_bytes(content)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_whole(path, content)
     except OSError as error:
         raise InputError(f"the baseline {path} cannot be written: {error.strerror or error}") from None
     return True

@@ -235,7 +235,7 @@ class Conclusion(msgspec.Struct, kw_only=True):
     same: list[str]
 
 
-class Comparison(msgspec.Struct, Shown, kw_only=True):
+class Comparison(Shown, msgspec.Struct, kw_only=True):
     """Everything foretrace says about several traces side by side; the first is the baseline."""
 
     schema: Literal["foretrace.compare/1"] = SCHEMA

@@ -132,7 +132,8 @@ class Outcome(msgspec.Struct, kw_only=True):
     """The verdict on one clause.
 
     ``expectation`` is the clause in one line, as ``--expect`` takes it. ``observed`` is in words and stands for all
-    steps where they agree. ``reason`` says why it is unknown. ``steps`` is empty for what is said of the whole trace.
+    steps where they agree. ``reason`` says why it is unknown, ``note`` what a reader has to know of one that held (that
+    the place it speaks of is nowhere in the trace). ``steps`` is empty for what is said of the whole trace.
     """
 
     expectation: str
@@ -145,6 +146,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     reason: str | None = None
     steps: list[StepOutcome] = []
     accounts: list[Account] = []
+    note: str | None = None
 
 
 class Surprise(msgspec.Struct, kw_only=True):
@@ -158,7 +160,7 @@ class Surprise(msgspec.Struct, kw_only=True):
     evidence: list[Evidence] = []
 
 
-class Checked(msgspec.Struct, Shown, kw_only=True):
+class Checked(Shown, msgspec.Struct, kw_only=True):
     """A trace held against expectations; the JSON contract of ``foretrace check``."""
 
     schema: Literal["foretrace.check/1"] = CHECK_SCHEMA_NAME

@@ -218,7 +218,7 @@ class MemoryFinding(msgspec.Struct, kw_only=True):
     source: str | None
 
 
-class Memory(msgspec.Struct, Shown, kw_only=True):
+class Memory(Shown, msgspec.Struct, kw_only=True):
     """Everything foretrace says of one device's memory."""
 
     def __repr__(self) -> str:

@@ -18,6 +18,7 @@ from foretrace.model.shown import Shown
 from foretrace.model.trace_memory import TraceMemory
 
 __all__ = [
+    "ON_GPU",
     "SCHEMA",
     "WHOLE_TRACE",
     "Coverage",
@@ -134,6 +135,16 @@ class Step(msgspec.Struct, kw_only=True):
     idle: list[IdleCause] = []
     start_us: float | None = None  # since the first event of the trace
 
+    @property
+    def busy_share(self) -> float | None:
+        """Share of the period in which the GPU works, 0..1; None where that is not known.
+
+        Idle time says it: busy time is not clipped to the step, so that its share of the period could pass 1.
+        """
+        if self.gpu_idle_us is None or self.period_us <= 0:
+            return None
+        return max(0.0, 1 - self.gpu_idle_us / self.period_us)
+
 
 class Kernel(msgspec.Struct, kw_only=True):
     """One kernel row."""
@@ -217,6 +228,10 @@ class Operator(msgspec.Struct, kw_only=True):
     # What the CPU itself reached, in a trace without a GPU: FLOPs and least bytes over self CPU time.
     cpu_gflops: float | None = None
     cpu_gbps: float | None = None
+
+
+# Kinds of a node of the dispatch chain that run on the GPU.
+ON_GPU = ("kernel", "memcpy", "memset")
 
 
 class Launcher(msgspec.Struct, kw_only=True):
@@ -328,7 +343,7 @@ class Gap(msgspec.Struct, kw_only=True):
     detail: str | None
 
 
-class Report(msgspec.Struct, Shown, kw_only=True):
+class Report(Shown, msgspec.Struct, kw_only=True):
     """Everything foretrace says about a trace; the JSON contract of the command line."""
 
     schema: Literal["foretrace.report/1"] = SCHEMA

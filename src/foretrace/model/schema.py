@@ -21,6 +21,9 @@ from foretrace.model.oom import Oom
 from foretrace.model.query import QueryResult
 from foretrace.model.report import Report
 from foretrace.model.share import Shared
+from foretrace.model.slim import Slimmed
+from foretrace.model.tables import Described
+from foretrace.model.view import Viewed
 
 __all__ = ["DOCUMENTS", "schema_of", "schema_path", "schema_text"]
 
@@ -33,6 +36,9 @@ DOCUMENTS: dict[type[msgspec.Struct], str] = {
     Memory: "What a process's GPU memory is: sizes, fragmentation, what pins it, and whether a request would succeed.",
     QueryResult: "Rows that a SQL query over a trace's tables found.",
     Baseline: "What one test runs, committed beside it: counts per step, by name and place.",
+    Described: "The tables that a trace can be asked for in SQL.",
+    Slimmed: "What was made of a trace that was slimmed.",
+    Viewed: "Traces that are served to the Perfetto UI, and the links that open them.",
     Shared: "What became of a folder that was shared.",
     Oom: "Out-of-memory messages explained: why, whose memory it was, what helps and what cannot.",
 }

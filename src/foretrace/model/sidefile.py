@@ -16,6 +16,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from foretrace.model.whole import write_whole
+
 __all__ = [
     "SCHEMA",
     "DeviceMemory",
@@ -30,10 +32,14 @@ __all__ = [
     "read_side",
     "side_path",
     "snapshot_path",
+    "stem_of",
+    "traces_of_snapshot",
     "write_side",
 ]
 
 SCHEMA: Literal["foretrace.side/1"] = "foretrace.side/1"
+
+_SNAPSHOT = ".snapshot.pickle"
 
 
 class Software(msgspec.Struct, kw_only=True):
@@ -162,17 +168,35 @@ class SideFile(msgspec.Struct, kw_only=True):
 def side_path(trace_path: str | os.PathLike[str]) -> Path:
     """Return where a trace's side file lies: ``x.json.gz`` and ``x.json`` → ``x.side.json``."""
     path = Path(trace_path)
-    name = path.name
-    for suffix in (".gz", ".json"):
-        if name.lower().endswith(suffix) and len(name) > len(suffix):
-            name = name[: -len(suffix)]
-    return path.with_name(name + ".side.json")
+    return path.with_name(_without(path.name, ".gz", ".json") + ".side.json")
+
+
+def stem_of(trace_path: str | os.PathLike[str]) -> str:
+    """The name that a recording's files share: ``x`` of ``x.trace.json.gz`` and of ``x.json``."""
+    return _without(Path(trace_path).name, ".gz", ".json", ".trace")
+
+
+def _without(name: str, *endings: str) -> str:
+    for ending in endings:
+        if name.lower().endswith(ending) and len(name) > len(ending):
+            name = name[: -len(ending)]
+    return name
 
 
 def snapshot_path(trace_path: str | os.PathLike[str]) -> Path:
     """Return where a trace's allocator snapshot lies: ``x.trace.json.gz`` and ``x.json`` → ``x.snapshot.pickle``."""
     side = side_path(trace_path)
-    return side.with_name(side.name.removesuffix(".side.json").removesuffix(".trace") + ".snapshot.pickle")
+    return side.with_name(side.name.removesuffix(".side.json").removesuffix(".trace") + _SNAPSHOT)
+
+
+def traces_of_snapshot(snapshot: str | os.PathLike[str]) -> list[Path]:
+    """Which traces an allocator snapshot may have been recorded with, packed or not: the reverse of `snapshot_path`.
+
+    ``x.snapshot.pickle`` → ``x.trace.json``, ``x.json``, for `read_side` and `side_path`; none for another name.
+    """
+    path = Path(snapshot)
+    stem = path.name.removesuffix(_SNAPSHOT)
+    return [] if stem == path.name else [path.with_name(f"{stem}{ending}") for ending in (".trace.json", ".json")]
 
 
 def read_side(trace_path: str | os.PathLike[str]) -> SideFile | None:
@@ -209,11 +233,5 @@ def write_side(trace_path: str | os.PathLike[str], side: SideFile) -> Path:
     Raises ``OSError`` when the folder cannot be written to.
     """
     path = side_path(trace_path)
-    text = msgspec.json.format(msgspec.json.encode(side), indent=2)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_bytes(text + b"\n")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_whole(path, msgspec.json.format(msgspec.json.encode(side), indent=2) + b"\n")
     return path

@@ -1,7 +1,7 @@
 """A timeline to be drawn: what ran when, in which lane, as columns.
 
 It is made of a ``Trace`` by ``analysis/timeline.py`` and drawn by the HTML report. Times are int64 nanoseconds since
-the trace's origin, the zero of every ``start_us`` in a report. A row keeps the number of its event in the file, by
+the trace's origin, the zero of every ``start_us`` in a report, or since ``origin_ns`` after it. A row keeps the number of its event in the file, by
 which reports and findings name events.
 """
 
@@ -29,7 +29,7 @@ class DrawnLane:
 
 @dataclass(frozen=True)
 class Band:
-    """A step, drawn behind all lanes; ns since the origin."""
+    """A step, drawn behind all lanes; ns, counted as the rows are."""
 
     label: str
     start_ns: int
@@ -42,9 +42,9 @@ class Timeline:
 
     Attributes:
         lanes: CPU threads first, then streams, each in the order in which they are drawn.
-        lane: uint16, position in ``lanes``.
-        depth: uint16, 0 is the outermost.
-        start: int64 ns since the origin; duration: int64 ns.
+        lane: uint32, position in ``lanes``.
+        depth: uint32, 0 is the outermost.
+        start: int64 ns since the trace's origin, less ``origin_ns``; duration: int64 ns.
         name: uint32, position in ``names``.
         kind: uint8, position in ``kinds``: of a GPU row the kind in the report (a kernel kind, memcpy, memset), of a
             CPU row what it is (operator, annotation, call, python).
@@ -53,13 +53,15 @@ class Timeline:
         bands: the steps.
         left_out: rows that are not drawn, by the reason.
         labels: what is written into a rectangle, one for each of ``names``: short names of kernels.
+        origin_ns: where times are counted from, ns after the trace's origin: 0, but for a trace so long that a page
+            cannot hold its times exactly.
     """
 
     lanes: list[DrawnLane]
     names: list[str]
     kinds: list[str]
-    lane: NDArray[np.uint16]
-    depth: NDArray[np.uint16]
+    lane: NDArray[np.uint32]
+    depth: NDArray[np.uint32]
     start: NDArray[np.int64]
     duration: NDArray[np.int64]
     name: NDArray[np.uint32]
@@ -70,6 +72,7 @@ class Timeline:
     bands: list[Band] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
     labels: list[str] = field(default_factory=list)
+    origin_ns: int = 0
 
     def __len__(self) -> int:
         return len(self.start)

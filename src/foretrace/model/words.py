@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from foretrace.knowledge.limits import SHOWN_KINDS
 
 __all__ = [
+    "BOUND_WORDS",
     "UNKNOWN",
     "breakdown",
     "bytes_of",
@@ -30,6 +31,15 @@ __all__ = [
 ]
 
 UNKNOWN = "–"
+
+# How a verdict is said in one word.
+BOUND_WORDS = {
+    "overhead": "overhead-bound",
+    "compute": "compute-bound",
+    "memory": "memory-bound",
+    "mixed": "mixed",
+    "unknown": "unknown",
+}
 
 
 def number(value: float | None, digits: int = 3) -> str:

@@ -13,7 +13,7 @@ from foretrace.analysis.roofline import arithmetic_peak, bound_of
 from foretrace.knowledge.calibration.margins import OTHER_LAUNCH, SCATTER_US
 from foretrace.knowledge.dispatching import HOST_MARGIN
 from foretrace.knowledge.expectations import CLEAR_BOUND_SHARE
-from foretrace.knowledge.gpus import Gpu
+from foretrace.knowledge.gpus import Gpu, bandwidth_label
 from foretrace.knowledge.kernels import decode
 from foretrace.knowledge.limits import COMPUTE_KINDS
 from foretrace.knowledge.lowering.inductor import POINTWISE
@@ -55,7 +55,7 @@ def summarise(program: Program, gpu: Gpu, plans: Sequence[Sequence[Planned]], ti
             # An operator may ask others inside it for work, one call each.
             calls.append(id(operator) if work.op == operator.name else id(work))
     if memory_us:
-        peaks[f"memory bandwidth, {gpu.name} datasheet"] = None
+        peaks[bandwidth_label(gpu)] = None
     return PredictionInfo(
         predicted=True,
         version=__version__,

@@ -12,7 +12,7 @@ from foretrace.report.text import Line, Span, cut, line, width_of
 from foretrace.report.trust import paragraph
 from foretrace.report.view import View
 
-__all__ = ["render_check", "score"]
+__all__ = ["broken_where", "render_check", "score"]
 
 _STATES = {"held": Span("held   ", "good"), "broken": Span("BROKEN ", "bad"), "unknown": Span("unknown", "suspect")}
 _KINDS = ("region", "module", "op")
@@ -95,23 +95,25 @@ def _outcome(outcome: Outcome, column: int, told: set[str], view: View) -> list[
     if outcome.state == "unknown":
         reason = outcome.reason or "it could not be measured"
         return lines + paragraph(reason, view.width, lead=Span("why: ", "dim"), indent=_TEXT)
+    if outcome.note is not None:
+        lines += paragraph(outcome.note, view.width, lead=Span("note: ", "dim"), indent=_TEXT)
     if outcome.state == "broken":
-        lines += _where(outcome, view)
+        where = broken_where(outcome)
+        lines += paragraph(where, view.width, indent=_TEXT) if where else []
     for account in outcome.accounts:
         lines += _account(account, told, view)
     return lines
 
 
-def _where(outcome: Outcome, view: View) -> list[Line]:
-    """In which steps a clause broke, where not in all."""
+def broken_where(outcome: Outcome) -> str:
+    """In which steps a clause broke; empty where in all."""
     broken = [step.label for step in outcome.steps if step.state == "broken"]
     others = {step.state for step in outcome.steps} - {"broken"}
     if not others:
-        return []
+        return ""
     rest = "held in" if others == {"held"} else "unknown in" if others == {"unknown"} else "not broken in"
     number = len(outcome.steps) - len(broken)
-    text = f"broken in {listed(broken)}; {rest} {count(number, 'other step')}"
-    return paragraph(text, view.width, indent=_TEXT)
+    return f"broken in {listed(broken)}; {rest} {count(number, 'other step')}"
 
 
 def _clause_words(outcome: Outcome) -> str:

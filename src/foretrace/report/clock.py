@@ -106,12 +106,9 @@ def step_table(
 
     rows: list[list[str]] = []
     for step, remark in shown:
-        # Not busy over period: busy is not clipped to the step, so that could pass 100 %.
-        idle = step.gpu_idle_us
-        busy = None if idle is None or step.period_us <= 0 else max(0.0, 1 - idle / step.period_us)
         row = [short_label(step.label), remark]
         row += times(step.wall_us, step.period_us, step.gpu_busy_us, step.gpu_idle_us)
-        row += [percent(busy)]
+        row += [percent(step.busy_share)]
         row += [number(n) for n in (step.kernels, step.memcpys, step.memsets, step.launches)]
         if full:
             row += [number(step.kernel_launches), number(step.occupancy_queries)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from foretrace.model.report import Launcher, Operator, Report
+from foretrace.model.report import ON_GPU, Launcher, Operator, Report
 from foretrace.model.words import UNKNOWN, number, scale_of_times, time
 from foretrace.report.clock import more
 from foretrace.report.table import Column, table
@@ -14,7 +14,6 @@ from foretrace.report.work import fitting_name, short_names
 
 __all__ = ["chain", "metadata_only", "operator_table", "operators"]
 
-GPU_KINDS = ("kernel", "memcpy", "memset")
 CHAIN_LINES = 60
 
 
@@ -53,12 +52,12 @@ def _node(node: Launcher, work: Launcher | None, guide: str, width: int, names: 
     # Deep trees keep at least half of the line for names.
     guide = guide if width_of(guide) <= width // 2 else "… " + guide[-(width // 2 - 2) :]
     shown = work or node
-    after = f"  {time(shown.us)}" if shown.kind in GPU_KINDS and shown.us is not None else ""
+    after = f"  {time(shown.us)}" if shown.kind in ON_GPU and shown.us is not None else ""
     room = width - 2 - width_of(guide) - width_of(after)
     times = f"{node.count}× " if node.count > 1 else ""
     style = "dim" if node.kind in ("call", "annotation") else ""
     if work is None:
-        arrow = times + ("→ " if node.kind in GPU_KINDS else "")
+        arrow = times + ("→ " if node.kind in ON_GPU else "")
         name = arrow + fitting_name(node.name, names, room - width_of(arrow))
         return line("  ", Span(guide, "dim"), Span(name, style), Span(after, "saving" if after else ""))
     launch = cut(times + node.name, max(12, room // 2), "middle")

@@ -1,4 +1,4 @@
-"""The last step of every screen: lines become text, text with colours, or a fragment of HTML."""
+"""Lines become text, text with colours, or a fragment of HTML, as the view asks for: the last step of a report."""
 
 from __future__ import annotations
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from html import escape
 
-from foretrace.knowledge.kineto import RowKind
 from foretrace.model.comparison import Comparison
 from foretrace.model.expectations import Checked
 from foretrace.model.memory import Memory
@@ -17,9 +15,9 @@ from foretrace.report.trust import paragraph
 from foretrace.report.view import SECTIONS, View
 from foretrace.trace.table import Trace
 
-__all__ = ["html_of"]
+__all__ = ["html_of", "text_of"]
 
-_VIEW = View(width=110, html=True)
+_VIEW = View(width=110, html=True, brief=True)
 
 
 def html_of(thing: object) -> str:
@@ -27,37 +25,50 @@ def html_of(thing: object) -> str:
 
     Raises ``TypeError`` for anything else.
     """
+    return f'<div class="{CLASS}"><style>{STYLE}</style>{_screen(thing, _VIEW)}{"".join(_below(thing))}</div>'
+
+
+def text_of(thing: object) -> str:
+    """The same as plain text without what is folded; raises as `html_of` does."""
+    return _screen(thing, View(brief=True)).rstrip()
+
+
+def _screen(thing: object, view: View) -> str:
     match thing:
+        case Report(prediction=None):
+            from foretrace.report.terminal import render
+
+            return render(thing, view)
         case Report():
-            parts = _report(thing)
+            from foretrace.report.predict import render_prediction
+
+            return render_prediction(thing, view)
         case Comparison():
             from foretrace.report.compare_terminal import render_comparison
 
-            parts = [render_comparison(thing, _VIEW)]
+            return render_comparison(thing, view)
         case Checked():
             from foretrace.report.check import render_check
 
-            parts = [render_check(thing, _VIEW)]
+            return render_check(thing, view)
         case Memory():
             from foretrace.report.memory import render_memory
 
-            parts = [render_memory(thing, _VIEW), _folded("Map of the segments", _memory_map(thing))]
+            return render_memory(thing, view)
         case Trace():
-            parts = [finished(_trace(thing), _VIEW)]
-        case _:
-            raise TypeError(f"a notebook is shown no {type(thing).__name__}")
-    return f'<div class="{CLASS}"><style>{STYLE}</style>{"".join(parts)}</div>'
+            return finished(_trace(thing), view)
+    raise TypeError(f"a notebook is shown no {type(thing).__name__}")
 
 
-def _report(report: Report) -> list[str]:
-    from foretrace.report.predict import render_prediction
-    from foretrace.report.terminal import render
-
-    if report.prediction is not None:
-        return [render_prediction(report, _VIEW)]
-    first = render(report, View(width=_VIEW.width, html=True, brief=True))
-    sections = [name for name in SECTIONS if name != "memory" or report.memory is not None]
-    return [first, *(_folded(SECTIONS[name], _section(report, name)) for name in sections)]
+def _below(thing: object) -> list[str]:
+    """What is folded below the screen."""
+    match thing:
+        case Report(prediction=None):
+            sections = [name for name in SECTIONS if name != "memory" or thing.memory is not None]
+            return [_folded(SECTIONS[name], _section(thing, name)) for name in sections]
+        case Memory():
+            return [_folded("Map of the segments", _memory_map(thing))]
+    return []
 
 
 def _section(report: Report, name: str) -> str:
@@ -78,15 +89,12 @@ def _folded(heading: str, content: str) -> str:
 
 def _trace(trace: Trace) -> list[Line]:
     """What the file holds; what that means is for ``explain`` to say."""
-    kinds = Counter(trace.kind.tolist())
     facts = [count(len(trace), "row"), count(len(trace.steps), "step")]
-    if len(trace):
-        facts.append(f"{time((int(trace.end.max()) - trace.origin) / 1000)} long")
+    if trace.length_us is not None:
+        facts.append(f"{time(trace.length_us)} long")
     lines = [line(Span("foretrace.load", "dim"), "  ", Span(trace.path, "title"))]
     lines += paragraph(" · ".join(facts), _VIEW.width, indent=0)
-    lines += [
-        line(f"  {RowKind(kind).name.lower():<16}", f"{number(rows):>10}") for kind, rows in sorted(kinds.items())
-    ]
+    lines += [line(f"  {kind.name.lower():<16}", f"{number(rows):>10}") for kind, rows in trace.counts().items()]
     for repair in trace.repairs:
         lines += paragraph(repair, _VIEW.width, lead=Span("! ", "suspect"))
     said = "foretrace.explain(trace) says what it means; trace.events is a Polars frame of all rows"

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from foretrace.model.prediction import PredictedGroup, PredictionInfo
 from foretrace.model.report import Report
-from foretrace.model.words import UNKNOWN, bytes_of, count, flop, listed, number, percent, scale_of_times, time
+from foretrace.model.words import (
+    BOUND_WORDS,
+    UNKNOWN,
+    bytes_of,
+    count,
+    flop,
+    listed,
+    number,
+    percent,
+    scale_of_times,
+    time,
+)
 from foretrace.report.clock import more
 from foretrace.report.ink import finished
 from foretrace.report.table import Column, table
@@ -55,20 +66,11 @@ def _totals(info: PredictionInfo, report: Report, view: View) -> list[Line]:
     between = f"{time(info.gpu_busy_low_us)} to {time(info.gpu_busy_high_us)}"
     lines = _said("GPU", f"busy {time(info.gpu_busy_us)} a step ({between}): {listed(rows)}, {launches}", view)
     lines += _said("CPU", f"{time(info.cpu_us)} to dispatch the step, without a profiler", view)
-    lines += _said("VERDICT", _VERDICTS[report.verdict.bound], view, "verdict")
+    lines += _said("VERDICT", BOUND_WORDS[report.verdict.bound], view, "verdict")
     # The first reason repeats the two times above, unless it is the only one.
     for reason in report.verdict.because[1:] or report.verdict.because:
         lines += paragraph(reason, view.width, lead="• ", indent=_LEAD)
     return lines + _floors(info, view)
-
-
-_VERDICTS = {
-    "overhead": "overhead-bound",
-    "compute": "compute-bound",
-    "memory": "memory-bound",
-    "mixed": "mixed",
-    "unknown": "unknown",
-}
 
 
 def _floors(info: PredictionInfo, view: View) -> list[Line]:

@@ -8,6 +8,7 @@ more. Where warnings take lines, the tables give theirs up.
 from __future__ import annotations
 
 from foretrace.model.report import Report
+from foretrace.model.words import BOUND_WORDS
 from foretrace.report import advice, clock, host, trace_memory, trust, work
 from foretrace.report.text import Line, Span, line
 from foretrace.report.view import View
@@ -18,14 +19,6 @@ SCREEN_LINES = 40
 STEP_ROWS = 5
 REASON_LINES = 8
 LEAST_ROWS = 3
-
-_BOUND_WORDS = {
-    "overhead": "overhead-bound",
-    "compute": "compute-bound",
-    "memory": "memory-bound",
-    "mixed": "mixed",
-    "unknown": "unknown",
-}
 
 
 def first_screen(report: Report, view: View) -> list[Line]:
@@ -50,7 +43,7 @@ def first_screen(report: Report, view: View) -> list[Line]:
 
 def _verdict(report: Report, view: View) -> list[Line]:
     verdict = report.verdict
-    lines = [line(Span("VERDICT", "section"), "  ", Span(_BOUND_WORDS[verdict.bound], "verdict"))]
+    lines = [line(Span("VERDICT", "section"), "  ", Span(BOUND_WORDS[verdict.bound], "verdict"))]
     reasons: list[Line] = []
     for reason in verdict.because:
         reasons += trust.paragraph(reason, view.width, lead="• ")

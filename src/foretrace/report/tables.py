@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from foretrace.knowledge.sql import FUNCTIONS, OFFERED, QUERY_BYTES, QUERY_SECONDS
 from foretrace.knowledge.tables import ARGS, TABLES, Column, Table
+from foretrace.model.tables import Described, DescribedColumn, DescribedTable
 from foretrace.model.words import bytes_of, number
 from foretrace.report.table import Column as Cells
 from foretrace.report.table import table
 from foretrace.report.text import Line, Span, line, note, paint, plain
 from foretrace.report.view import View
 
-__all__ = ["render_tables", "tables_json", "tables_markdown"]
+__all__ = ["described", "render_tables", "tables_markdown"]
 
 
 def render_tables(tables: Sequence[Table] = TABLES, view: View | None = None) -> str:
     """The tables with their columns, types, units and meanings, as text that ends in a newline."""
     view = view or View()
     content: list[Line] = []
-    for described in tables:
+    for one in tables:
         content += [[]] if content else []
-        content += [line(Span(described.name, "section")), *note(described.meaning, view.width)]
-        content += _columns(_all_columns(described), view.width)
+        content += [line(Span(one.name, "section")), *note(one.meaning, view.width)]
+        content += _columns(_all_columns(one), view.width)
     return paint(content) if view.color else plain(content)
 
 
@@ -43,17 +42,18 @@ def _columns(columns: Sequence[Column], width: int) -> list[Line]:
     return lines
 
 
-def tables_json(tables: Sequence[Table] = TABLES) -> bytes:
-    """The tables as one line of JSON (schema ``foretrace.tables/1``)."""
-    listed = [
-        {
-            "name": described.name,
-            "meaning": described.meaning,
-            "columns": [column._asdict() for column in _all_columns(described)],
-        }
-        for described in tables
-    ]
-    return msgspec.json.encode({"schema": "foretrace.tables/1", "tables": listed}) + b"\n"
+def described(tables: Sequence[Table] = TABLES) -> Described:
+    """The tables as a document (schema ``foretrace.tables/1``)."""
+    return Described(
+        tables=[
+            DescribedTable(
+                name=one.name,
+                meaning=one.meaning,
+                columns=[DescribedColumn(**column._asdict()) for column in _all_columns(one)],
+            )
+            for one in tables
+        ]
+    )
 
 
 def tables_markdown() -> str:
@@ -65,11 +65,11 @@ def tables_markdown() -> str:
         "**Unknown is NULL**, never 0 or -1. Columns that end in `event` hold event numbers (positions in the file's "
         "`traceEvents`) and join the tables. Step, phase and time are defined in [Steps](../concepts/steps.md).\n",
     ]
-    for described in TABLES:
-        parts.append(f"## {described.name}\n")
-        parts.append(f"{described.meaning}\n")
+    for one in TABLES:
+        parts.append(f"## {one.name}\n")
+        parts.append(f"{one.meaning}\n")
         lines = ["| column | type | unit | meaning |", "|---|---|---|---|"]
-        lines += [f"| `{c.name}` | {c.type} | {c.unit or ''} | {c.meaning} |" for c in _all_columns(described)]
+        lines += [f"| `{c.name}` | {c.type} | {c.unit or ''} | {c.meaning} |" for c in _all_columns(one)]
         parts.append("\n".join(lines) + "\n")
     parts.append("## What a query can be\n")
     parts.append(
@@ -83,5 +83,5 @@ def tables_markdown() -> str:
     return "\n".join(parts)
 
 
-def _all_columns(described: Table) -> tuple[Column, ...]:
-    return (*described.columns, ARGS) if described.name == "events" else described.columns
+def _all_columns(one: Table) -> tuple[Column, ...]:
+    return (*one.columns, ARGS) if one.name == "events" else one.columns

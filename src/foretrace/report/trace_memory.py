@@ -15,7 +15,7 @@ from foretrace.report.text import Line, Span, line, note
 from foretrace.report.trust import paragraph
 from foretrace.report.view import View
 
-__all__ = ["memory", "summary"]
+__all__ = ["memory", "peak_place", "peak_without", "summary"]
 
 _OPERATORS = 6
 _DEVICES = 2  # on the first screen
@@ -149,14 +149,15 @@ def _steps(steps: Sequence[StepMemory], width: int) -> list[Line]:
             number(step.allocations),
             mebibytes(step.reserved_bytes),
             mebibytes(step.reserved_grown_bytes),
-            _at_peak(step),
+            peak_place(step),
         ]
         for step in steps
     ]
     return table(columns, rows, width)
 
 
-def _at_peak(step: StepMemory) -> str:
+def peak_place(step: StepMemory) -> str:
+    """The operator or module in which a step's memory was highest, in words."""
     if step.peak_event is None:
         return "at its start" if step.peak_bytes is not None else UNKNOWN
     return step.peak_within or step.peak_op or "outside of operators"
@@ -254,11 +255,11 @@ def _intermediates(found: Intermediates, peak: int | None, view: View) -> list[L
     said = f"In all {mebibytes(found.bytes)}"
     if found.kept_bytes:
         said += f", of which the backward pass reads {mebibytes(found.kept_bytes)} again"
-    said += _without(found, peak)
+    said += peak_without(found, peak)
     return lines + note(f"{said}. Who reads what is inferred from shapes, order and lifetimes.", view.width)
 
 
-def _without(found: Intermediates, peak: int | None) -> str:
+def peak_without(found: Intermediates, peak: int | None) -> str:
     """What the peak would be without the tensors that are not kept, and why that is not less by all of their bytes.
 
     At the moment of the highest use without them, no more of them than the difference can be alive: with them that

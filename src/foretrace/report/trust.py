@@ -9,8 +9,10 @@ from foretrace.model.words import count, listed, number, share_of, time
 from foretrace.report.text import Line, Span, cut, line, width_of, wrap
 from foretrace.report.view import SECTIONS, View
 
-__all__ = ["alarms", "footer", "health", "paragraph", "title", "unprofiled"]
+__all__ = ["alarm_words", "alarms", "footer", "health", "paragraph", "title", "unprofiled"]
 
+# How an alarm begins, by the outcome of the check that raises it.
+_LEADS = {"bad": "DO NOT TRUST", "suspect": "SUSPECT"}
 # what `has` says was not recorded → what it would give, and how torch.profiler.profile records it
 _RECORD = {
     "shapes": ("M·K·N, FLOPs, bytes", "record_shapes=True"),
@@ -90,17 +92,20 @@ def _captured(trace: TraceInfo) -> str:
     return ", ".join(words)
 
 
+def alarm_words(report: Report) -> list[tuple[str, str]]:
+    """What forbids or limits trust: each with the words it begins with, ``("DO NOT TRUST", why)``."""
+    raised = [check for check in report.health if check.state != "ok"]
+    said = [(_LEADS[check.state], f"{_words(check.check)}: {check.detail}") for check in raised]
+    # A repair that a check tells of, with what it means, is not told twice.
+    repairs = [repair for repair in report.trace.repairs if not any(repair in check.detail for check in raised)]
+    return [*said, *(("REPAIRED", repair) for repair in repairs)]
+
+
 def alarms(report: Report, view: View) -> list[Line]:
     """What forbids or limits trust, loud and first; empty when there is nothing."""
     lines: list[Line] = []
-    raised = [check for check in report.health if check.state != "ok"]
-    for check in raised:
-        lead = Span("DO NOT TRUST", "bad") if check.state == "bad" else Span("SUSPECT", "suspect")
-        lines += _alarm(lead, f"{_words(check.check)}: {check.detail}", view)
-    for repair in report.trace.repairs:
-        if any(repair in check.detail for check in raised):
-            continue  # said above, with what it means
-        lines += _alarm(Span("REPAIRED", "suspect"), repair, view)
+    for lead, text in alarm_words(report):
+        lines += _alarm(Span(lead, "bad" if lead == _LEADS["bad"] else "suspect"), text, view)
     return [[], *lines] if lines else []
 
 

@@ -11,14 +11,36 @@ from foretrace.report.table import Column, table
 from foretrace.report.text import Line, Span, cut, line, note, width_of, wrap
 from foretrace.report.view import View
 
-__all__ = ["elementwise", "fitting_name", "gemms", "group_table", "kernels", "short_names", "transfers"]
+__all__ = [
+    "elementwise",
+    "fitting_name",
+    "gemms",
+    "group_table",
+    "issued_by",
+    "kernels",
+    "no_share",
+    "of_peak_words",
+    "peak_marks",
+    "short_names",
+    "transfers",
+]
 
 
 def of_peak_words(part: float | None, cache_assisted: bool, mark: str = "") -> str:
-    """A share of a peak rate in percent. Bytes served by the L2 cache have no share of the memory's rate."""
+    """A share of a peak rate in percent, or why there is none."""
+    return no_share(part, cache_assisted) or (UNKNOWN if part is None else percent(part) + mark)
+
+
+def no_share(part: float | None, cache_assisted: bool) -> str:
+    """Why a rate is no share of its peak: bytes served by the L2 cache are none of the memory's; else empty."""
     if cache_assisted:
         return "cache-assisted"
-    return UNKNOWN if part is None or part > 1 else percent(part) + mark
+    return "above peak" if part is not None and part > 1 else ""
+
+
+def issued_by(transfer: Transfer) -> str | None:
+    """The operator that issued a copy or memset, or what stands for it."""
+    return "graph replay" if transfer.graph and not transfer.op else transfer.op
 
 
 def peak_marks(peaks: Iterable[str | None]) -> dict[str | None, str]:
@@ -234,7 +256,7 @@ def transfers(report: Report, view: View) -> list[Line]:
         return [_no_gpu(report, "memory copies or memsets")]
     alike: dict[tuple[str, ...], list[Transfer]] = {}
     for row in report.transfers:
-        issued = "graph replay" if row.graph and not row.op else row.op or UNKNOWN
+        issued = issued_by(row) or UNKNOWN
         # Work of no step (its launch lies outside, or is unknown) stays visible as such.
         where = "no step" if row.step is None else ""
         key = (where, row.name, row.direction or UNKNOWN, bytes_of(row.bytes), number(row.stream), issued)

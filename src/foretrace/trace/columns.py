@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from foretrace.knowledge.formats import NANOSECONDS
 from foretrace.knowledge.kineto import RowKind, row_kind
 from foretrace.trace.event import RawEvent
 from foretrace.trace.ids import read_args
@@ -229,7 +230,7 @@ class Columns:
         beyond = np.abs(ts) > _LATEST_US
         if beyond.any():
             # Only nanoseconds can be this large; reading them as microseconds would overflow and mean nothing.
-            self._count("nanoseconds as microseconds", int(beyond.sum()))
+            self._count(NANOSECONDS, int(beyond.sum()))
             repairs.append("timestamps are nanoseconds although the format says microseconds; read as nanoseconds")
             kept &= (np.abs(ts) < _CEILING) & (dur < _CEILING)
             return np.where(kept, ts, 0.0).astype(np.int64), np.rint(np.where(kept, dur, 0.0)).astype(np.int64), kept

@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretrace.knowledge.kineto import RowKind
-from foretrace.trace.steps import step_of_rows
+from foretrace.trace.steps import steps_of_rows
 
 if TYPE_CHECKING:
     import polars
 
     from foretrace.trace.table import Trace
 
-__all__ = ["events_frame", "known", "steps_of_rows", "texts"]
+__all__ = ["events_frame", "known", "texts"]
 
 Int64 = NDArray[np.int64]
 
@@ -45,25 +45,6 @@ def events_frame(trace: Trace) -> polars.DataFrame:
             "parent_event": known(_at(trace.event, parent), parent >= 0),
         }
     )
-
-
-def steps_of_rows(trace: Trace) -> Int64:
-    """The step of every row, int64; -1 for none.
-
-    A row of a CPU thread belongs to the step it starts in, GPU work to the step of its launch (or of its operator,
-    where the launch was not recorded). Rows that are neither, such as the profiler's own, belong to none.
-    """
-    step = np.full(len(trace), -1, dtype=np.int64)
-    timed = np.concatenate([trace.forest.order, trace.rows(RowKind.MEMORY)])
-    step[timed] = step_of_rows(trace, timed)
-    gpu = trace.gpu_rows
-    if len(trace.steps) == 1 and trace.steps[0].row < 0:
-        step[gpu] = 0
-        return step
-    links = trace.links
-    anchor = np.where(links.launch[gpu] >= 0, links.launch[gpu], links.op[gpu])
-    step[gpu[anchor >= 0]] = step[anchor[anchor >= 0]]
-    return step
 
 
 def known(values: NDArray[Any], mask: NDArray[np.bool_]) -> polars.Series:

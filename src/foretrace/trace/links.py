@@ -42,6 +42,10 @@ class Links:
     graph: NDArray[np.bool_]
     ambiguous: int
 
+    def anchor(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The CPU row that each GPU row hangs on: its launch, or its operator where the launch was not recorded."""
+        return np.where(self.launch[rows] >= 0, self.launch[rows], self.op[rows])
+
 
 def build_links(trace: Trace) -> Links:
     """Link by correlation id, in time linear in the rows after one sort."""

@@ -10,14 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from foretrace.errors import TraceReadError
-from foretrace.knowledge.formats import GZIP_MAGIC
+from foretrace.knowledge.formats import GZIP_LAYERS, GZIP_MAGIC
 from foretrace.trace.refuse import directory_error, refuse_binary, refuse_text
 
 __all__ = ["Source", "read_source"]
 
 _BLANK = b"\0 \t\r\n"
-# Compressed by the profiler, by a web server, by a careless copy: more layers than this are no accident.
-_LAYERS = 4
 # A trace opens its JSON within this many bytes, whatever stands in front of it.
 _HEAD = 1 << 20
 
@@ -43,7 +41,7 @@ def read_source(path: str | Path) -> Source:
         raise TraceReadError(f"{name} is empty; the recording was never written or the copy failed")
     repairs: list[str] = []
     layers = 0
-    while text[:2] == GZIP_MAGIC and layers < _LAYERS:
+    while text[:2] == GZIP_MAGIC and layers < GZIP_LAYERS:
         _refuse_bomb(text, name)
         text = _gunzip(text, repairs)
         layers += 1

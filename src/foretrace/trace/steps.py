@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from foretrace.errors import InputError
 from foretrace.knowledge.kineto import HOST_ROWS, RowKind, step_number
 from foretrace.model.report import WHOLE_TRACE
 
 if TYPE_CHECKING:
     from foretrace.trace.table import Trace
 
-__all__ = ["StepSpan", "find_steps", "step_of_rows"]
+__all__ = ["LabelledStep", "StepSpan", "find_steps", "select_steps", "step_of_rows", "steps_of_rows"]
+
+_LISTED = 8
+
+
+class LabelledStep(Protocol):
+    """A step of a trace, or of a report of it."""
+
+    @property
+    def index(self) -> int:
+        """Its position among the steps of the trace; 0 is the first."""
+
+    @property
+    def label(self) -> str:
+        """Its name: ``ProfilerStep#3``."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +77,55 @@ def _whole(trace: Trace) -> StepSpan:
     start = int(trace.start[work].min())
     end = int(trace.end[work].max())
     return StepSpan(0, WHOLE_TRACE, start, end, -1, None)
+
+
+def select_steps(steps: Sequence[LabelledStep], asked: Sequence[int | str], *, what: str = "a step is") -> list[int]:
+    """Positions of the steps that were asked for, in the trace's order and each once.
+
+    A number, or digits, is a position; ``#3`` stands for every label that ends so (merged ranks repeat them); anything
+    else is a whole label. Raises ``InputError`` that lists the choices; ``what`` (with its verb, "--step takes") says
+    there what was to name a step.
+    """
+    chosen: set[int] = set()
+    for word in asked:
+        found = [step.index for step in steps if _is_asked(step, word)]
+        if not found:
+            raise InputError(
+                f"there is no step {word!r}; {what} a position or a label, of: {_choices(steps) or 'none'}"
+            )
+        chosen.update(found)
+    return sorted(chosen)
+
+
+def _is_asked(step: LabelledStep, word: int | str) -> bool:
+    if isinstance(word, int) or word.isdecimal():
+        return step.index == int(word)
+    return step.label == word or (word.startswith("#") and step.label.endswith(word))
+
+
+def _choices(steps: Sequence[LabelledStep]) -> str:
+    named = [f"{step.index} ({step.label})" for step in steps]
+    if len(named) > _LISTED:
+        named = [*named[: _LISTED - 2], "…", named[-1]]
+    return ", ".join(named)
+
+
+def steps_of_rows(trace: Trace) -> NDArray[np.int64]:
+    """The step of every row, int64; -1 for none.
+
+    A row of a CPU thread belongs to the step it starts in, GPU work to the step of its launch (or of its operator,
+    where the launch was not recorded). Rows that are neither, such as the profiler's own, belong to none.
+    """
+    step = np.full(len(trace), -1, dtype=np.int64)
+    timed = np.concatenate([trace.forest.order, trace.rows(RowKind.MEMORY)])
+    step[timed] = step_of_rows(trace, timed)
+    gpu = trace.gpu_rows
+    if len(trace.steps) == 1 and trace.steps[0].row < 0:
+        step[gpu] = 0
+        return step
+    anchor = trace.links.anchor(gpu)
+    step[gpu[anchor >= 0]] = step[anchor[anchor >= 0]]
+    return step
 
 
 def step_of_rows(trace: Trace, rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -10,23 +10,26 @@ from __future__ import annotations
 import re
 import stat
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
-from foretrace.knowledge.formats import GZIP_MAGIC, KINETO_KEYS
+from foretrace.knowledge.formats import KINETO_KEYS
 from foretrace.trace.columns import Columns
 from foretrace.trace.decode import event_list_decoder
 from foretrace.trace.fragment import EVENT_START
+from foretrace.trace.inflate import is_packed, opened
 
-__all__ = ["Streamed", "stream_events"]
+__all__ = ["BETWEEN", "LARGEST_EVENT", "PIECE", "Streamed", "events_begin", "last_start", "stream_events"]
 
-_PIECE = 1 << 20
+# Bytes that are read (and inflated) at a time.
+PIECE = 1 << 20
 # Below this a file is read at once: the pieces would gain nothing.
 _SMALLEST = 4 << 20
 # An event that does not end within this is none.
-_LARGEST_EVENT = 64 << 20
-_BETWEEN = b" \t\r\n,"
+LARGEST_EVENT = 64 << 20
+# What stands between two events.
+BETWEEN = b" \t\r\n,"
 _OPEN, _CLOSE = b"[]"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 
@@ -42,12 +45,12 @@ def stream_events(path: str | Path) -> Streamed | None:
         if not stat.S_ISREG(Path(path).stat().st_mode):
             return None
         with Path(path).open("rb") as file:
-            compressed = file.read(2) == GZIP_MAGIC
+            compressed = is_packed(file)
             size = file.seek(0, 2)
             file.seek(0)
             if size < (_SMALLEST // 16 if compressed else _SMALLEST):
                 return None
-            columns, meta, bare = _read(_inflating(file) if compressed else file)
+            columns, meta, bare = _read(opened(file) if compressed else file)
     except Exception:  # whatever is wrong with the file, the careful reader finds it again and says what it is
         return None
     if not columns.known() and not meta.keys() & KINETO_KEYS:
@@ -55,29 +58,39 @@ def stream_events(path: str | Path) -> Streamed | None:
     return columns, meta, bare, compressed
 
 
-def _inflating(file: BinaryIO) -> Any:
-    library: Any
-    try:
-        from isal import igzip as library
-    except ImportError:  # platforms without an isal wheel
-        import gzip as library
-    return library.GzipFile(fileobj=file)
+def events_begin(text: bytes) -> tuple[bytes | None, bytes]:
+    """What stands before the list of events, and the text from its first event on.
+
+    ``text`` is the first piece of a file; None stands for nothing, where the file is a bare list. Raises ``ValueError``
+    where the list does not begin in it.
+    """
+    if text.lstrip()[:1] == b"[":
+        return None, text[text.index(b"[") + 1 :]
+    key = _EVENTS_KEY.search(text)
+    if not key:
+        raise ValueError("the list of events does not begin within the first piece")
+    return text[: key.start()], text[key.end() :]
+
+
+def last_start(text: bytes | bytearray, end: int | None = None) -> int:
+    """Where the last event before ``end`` begins (it may be incomplete); 0 or less where there is none but the first.
+
+    ``text`` begins with an event, or with the bracket that opens their list.
+    """
+    at = text.rfind(b"{", 0, end)
+    while at > 0:
+        if EVENT_START.match(text, at) and text[max(at - 64, 0) : at].rstrip()[-1:] == b",":
+            return at
+        at = text.rfind(b"{", 0, at)
+    return at
 
 
 def _read(file: Any) -> tuple[Columns, dict[str, Any], bool]:
     columns = Columns()
-    text = file.read(_PIECE)
-    bare = text.lstrip()[:1] == b"["
-    if bare:
-        head, text = b"", text[text.index(b"[") + 1 :]
-    else:
-        key = _EVENTS_KEY.search(text)
-        if not key:
-            raise ValueError("the list of events does not begin within the first piece")
-        head, text = text[: key.start()], text[key.end() :]
+    head, text = events_begin(file.read(PIECE))
     while True:
         # One buffer a piece: the raw args stay views into it, so that nothing is copied but the cut-off last event.
-        buffer = bytearray(1 + len(text) + _PIECE)
+        buffer = bytearray(1 + len(text) + PIECE)
         buffer[0] = _OPEN
         buffer[1 : 1 + len(text)] = text
         view = memoryview(buffer)
@@ -85,38 +98,28 @@ def _read(file: Any) -> tuple[Columns, dict[str, Any], bool]:
         if not got:
             break
         used = 1 + len(text) + got
-        cut = _last_start(buffer, used)
+        cut = last_start(buffer, used)
         if cut > 1:
             text = bytes(view[cut:used])
             _take(columns, buffer, cut)
-        elif used < _LARGEST_EVENT:
+        elif used < LARGEST_EVENT:
             text = bytes(view[1:used])
         else:
             raise ValueError("an event without end")
-    end, meta = (_bare_end(text), {}) if bare else _end(head, text)
+    end, meta = (_bare_end(text), {}) if head is None else _end(head, text)
     _take(columns, bytearray(b"[%b]" % text[:end]), end + 1)
-    return columns, meta, bare
+    return columns, meta, head is None
 
 
 def _take(columns: Columns, buffer: bytearray, end: int) -> None:
     """Decode the events between the opening bracket and ``end``; the comma behind the last gives way to a bracket."""
-    while buffer[end - 1] in _BETWEEN:
+    while buffer[end - 1] in BETWEEN:
         end -= 1
     buffer[end] = _CLOSE
     listed = memoryview(buffer)[: end + 1]
     if not buffer.isascii():
         str(listed, "utf-8")  # raises where it is none; the typed decoder does not look into args
     columns.add(event_list_decoder.decode(listed), listed)
-
-
-def _last_start(text: bytearray, end: int) -> int:
-    """Where the last event before ``end`` begins (it may be incomplete); -1 where there is none but the first."""
-    at = text.rfind(b"{", 0, end)
-    while at > 1:
-        if EVENT_START.match(text, at) and text[max(at - 64, 0) : at].rstrip()[-1:] == b",":
-            return at
-        at = text.rfind(b"{", 0, at)
-    return -1
 
 
 def _bare_end(text: bytes) -> int:

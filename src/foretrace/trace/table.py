@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foretrace.knowledge.formats import NANOSECONDS
 from foretrace.knowledge.kineto import GPU_WORK, RowKind
 from foretrace.model.prediction import is_predicted
 from foretrace.model.shown import Shown
@@ -89,6 +90,14 @@ class Trace(Shown):
         return f"<Trace {self.path}: {len(self)} rows, {gpu} on the GPU, {len(self.steps)} steps>"
 
     @property
+    def in_nanoseconds(self) -> bool:
+        """Whether the file's times are nanoseconds although the format says microseconds; columns are ns all the same.
+
+        Other readers of the file have other times.
+        """
+        return NANOSECONDS in self.odd
+
+    @property
     def predicted(self) -> bool:
         """Whether the file says that foretrace predicted it: no time in it was measured."""
         return is_predicted(self.meta)
@@ -144,6 +153,16 @@ class Trace(Shown):
         if not timed.any():
             return int(self.start.min()) if len(self) else 0
         return int(self.start[timed].min())
+
+    @property
+    def length_us(self) -> float | None:
+        """From the origin to the last end, µs; ``None`` without rows."""
+        return (int(self.end.max()) - self.origin) / 1000 if len(self) else None
+
+    def counts(self) -> dict[RowKind, int]:
+        """How many rows there are of each kind that is there, in the order of ``RowKind``."""
+        kinds, many = np.unique(self.kind, return_counts=True)
+        return {RowKind(kind): count for kind, count in zip(kinds.tolist(), many.tolist(), strict=True)}
 
     @cached_property
     def is_gpu_work(self) -> Bool:

@@ -17,6 +17,7 @@ from typing import IO, Any, cast
 import msgspec
 
 from foretrace.errors import InputError
+from foretrace.model.whole import special_file
 
 __all__ = ["encode_trace", "refuse_taken", "write_bytes", "write_trace"]
 
@@ -41,7 +42,7 @@ def write_trace(
     """Write a trace to ``path``, packed with gzip where the name ends in ``.gz``; returns the path.
 
     ``events`` and ``meta`` as for `encode_trace`. Raises `InputError` when the file exists (without ``force``), is a
-    folder, or cannot be written; a file that exists is then as it was.
+    folder, a device, a pipe or a socket (with or without it), or cannot be written; what is there is then as it was.
     """
     return write_bytes(path, _pieces(events, meta), force=force)
 
@@ -72,10 +73,14 @@ def write_bytes(path: str | os.PathLike[str], pieces: Iterable[bytes], *, force:
 
 
 def refuse_taken(path: Path, *, force: bool) -> None:
-    """Raise `InputError` where ``path`` is a folder, or without ``force`` a file."""
+    """Raise `InputError` where ``path`` is a folder, a device, a pipe or a socket, or without ``force`` a file."""
     if path.is_dir():
         raise InputError(f"{path} is a folder; give the name of a file in it")
-    if not force and path.exists():
+    special = special_file(path)
+    if special is not None:
+        raise InputError(f"{path} is {special}, no regular file, and is never replaced; give the name of a file")
+    # A link that points nowhere is there as well, and would be replaced.
+    if not force and (path.exists() or path.is_symlink()):
         raise InputError(f"{path} exists; choose another name, or replace it with --force (in Python force=True)")
 
 
@@ -106,11 +111,9 @@ def _write_all(file: IO[bytes], pieces: Iterable[bytes]) -> None:
 def _settle(temporary: Path, path: Path, force: bool) -> None:
     """Give the finished file its name; without ``force`` in a way that fails if the name was taken meanwhile."""
     if not force:
-        try:
+        # Without hard links in the file system, looking has to do.
+        with suppress(OSError):
             os.link(temporary, path)
             return
-        except FileExistsError:
-            refuse_taken(path, force=force)
-        except OSError:  # a file system without hard links
-            refuse_taken(path, force=force)
+    refuse_taken(path, force=force)
     temporary.replace(path)

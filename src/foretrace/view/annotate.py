@@ -17,17 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from foretrace.analysis.explain import report_of
+from foretrace.analysis.explained import explained
 from foretrace.analysis.intervals import union_intervals
+from foretrace.knowledge.gpus import is_bandwidth
 from foretrace.knowledge.tracks import TRACK_CATEGORY
 from foretrace.model.report import Finding, Kernel, Report, Step
-from foretrace.model.sidefile import read_side
 from foretrace.model.words import UNKNOWN, count, share_of, time
-from foretrace.trace import load
 from foretrace.trace.table import Trace
 from foretrace.trace.writer import write_trace
 from foretrace.view.annotate_predicted import predicted_slices
-from foretrace.view.annotate_tracks import Slice, Tracks
+from foretrace.view.annotate_tracks import Slice, Tracks, held
 from foretrace.view.beside import copy_side, refuse_target
 from foretrace.view.raw import RawFile, open_raw
 
@@ -54,10 +53,9 @@ def write_annotated(
     """
     source, target = Path(source), Path(target)
     refuse_target(source, target, force=force)
-    side = read_side(source)
-    trace = load(source)
+    read = explained(source)
+    trace, side, report = read.trace, read.side, read.report
     raw = open_raw(trace, own=TRACK_CATEGORY)
-    report = report_of(trace, side=side)
     tracks = Tracks(trace, raw)
     if len(trace):
         row_of = dict(zip(trace.event.tolist(), range(len(trace)), strict=True))
@@ -117,8 +115,7 @@ def _steps(trace: Trace, report: Report) -> list[Slice]:
     slices = []
     for step in report.steps:
         span = trace.steps[step.index]
-        busy = None if step.gpu_idle_us is None or not step.period_us else 1 - step.gpu_idle_us / step.period_us
-        said = f"GPU busy {share_of(busy)}" if busy is not None else "GPU busy unknown"
+        said = "GPU busy unknown" if step.busy_share is None else f"GPU busy {share_of(step.busy_share)}"
         args = {**_of_step(step), **verdict}
         slices.append(Slice(f"{step.label}: {said}", span.start, round(step.period_us * 1000), args))
     return slices
@@ -155,24 +152,13 @@ def _rooflines(trace: Trace, report: Report, row_of: dict[int, int], tracks: Tra
         for kernel in kernels:
             row = row_of[kernel.event]
             start, duration = int(trace.start[row]), int(trace.duration[row])
-            which = _BANDWIDTH if kernel.peak is not None and kernel.peak.startswith("memory bandwidth") else _COMPUTE
+            which = _BANDWIDTH if kernel.peak is not None and is_bandwidth(kernel.peak) else _COMPUTE
             slices.append(Slice(f"{share_of(kernel.of_peak)} of {which}", start, duration, _of_kernel(kernel)))
             samples[which].append((start, start + duration, round(100 * (kernel.of_peak or 0.0), 2)))
         tracks.slices(f"rooflines, {where}", slices)
         for which, spans in samples.items():
             if spans:
-                tracks.counter(f"% of peak {which} (known kernels), {where}", "%", _held(spans))
-
-
-def _held(spans: list[tuple[int, int, float]]) -> list[tuple[int, float]]:
-    """Samples of values that hold for a stretch each; where stretches overlap the one that began last counts."""
-    samples: list[tuple[int, float]] = []
-    spans = sorted(spans)
-    for (start, end, value), following in zip(spans, [*spans[1:], None], strict=True):
-        samples.append((start, value))
-        if following is None or following[0] > end:
-            samples.append((end, 0))
-    return samples
+                tracks.counter(f"% of peak {which} (known kernels), {where}", "%", held(spans))
 
 
 def _of_kernel(kernel: Kernel) -> dict[str, Any]:

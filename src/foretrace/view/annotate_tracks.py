@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from heapq import heappop, heappush
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from foretrace.trace.table import Trace
 from foretrace.view.overlaps import fitting_lanes
 from foretrace.view.raw import RawFile
 
-__all__ = ["Slice", "Tracks"]
+__all__ = ["Slice", "Tracks", "held"]
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -98,3 +99,25 @@ class Tracks:
 
 def _us(ns: int) -> Decimal:
     return Decimal(ns).scaleb(-3)
+
+
+def held(spans: list[tuple[int, int, float]]) -> list[tuple[int, float]]:
+    """Samples ``(ns, value)`` of values that hold for a stretch ``(start, end, value)`` each, 0 where none does.
+
+    Where stretches overlap the one that began last counts until it ends, and then the one before it, if that goes on.
+    """
+    samples: list[tuple[int, float]] = []
+    around: list[tuple[int, int, float]] = []  # open stretches, the last to begin first
+    spans = sorted(spans)
+    begun = 0
+    for moment in sorted({edge for start, end, _ in spans for edge in (start, end)}):
+        while begun < len(spans) and spans[begun][0] == moment:
+            start, end, value = spans[begun]
+            heappush(around, (-start, -end, value))
+            begun += 1
+        while around and -around[0][1] <= moment:
+            heappop(around)
+        value = around[0][2] if around else 0
+        if not samples or samples[-1][1] != value:
+            samples.append((moment, value))
+    return samples

@@ -17,8 +17,6 @@ __all__ = ["Window", "perfetto_link", "window_of"]
 
 # A part of what is shown is added on both sides, so that its edges can be seen.
 _MARGIN = 0.05
-# Columns hold what the file says in other units here (`Trace.odd`): Perfetto would have other times.
-_FOREIGN_TIMES = "nanoseconds as microseconds"
 # What an address may hold as it is (RFC 3986), the sign of quoting included; one that quotes nothing is quoted itself.
 _URL_SAFE = "/:?#[]@!$&'()*+,;=-._~%"
 _STRAY_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
@@ -64,7 +62,7 @@ def window_of(trace: Trace, start: int, end: int, *, row: int | None = None) -> 
     None where Perfetto has other times for this file than its columns have (times in ns where the format says µs), or
     where nothing of the window lies in the trace.
     """
-    if not len(trace) or _FOREIGN_TIMES in trace.odd:
+    if not len(trace) or trace.in_nanoseconds:
         return None
     first, last = int(trace.start.min()), int(trace.end.max())
     start, end = max(start, first), min(end, last)

@@ -6,24 +6,20 @@ import os
 import shlex
 import stat
 import threading
-import zlib
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from foretrace.errors import InputError, TraceReadError
-from foretrace.knowledge.formats import GZIP_MAGIC
+from foretrace.knowledge.formats import DEFLATE_RATIO, GZIP_MAGIC
 from foretrace.knowledge.perfetto import ACCELERATOR, UI_TEXT_LIMIT
 from foretrace.model.words import bytes_of
+from foretrace.trace.inflate import DAMAGED, inflated_head, inflated_size
 from foretrace.trace.refuse import directory_error, refuse_binary, refuse_text
 
 __all__ = ["OpenTrace", "refuse_large", "text_size"]
 
 # A trace says what it is within this many bytes; one that does not is read whole before it is served.
 _HEAD = 1 << 20
-# Unpacked, a piece of this many bytes is at most 68 MB.
-_PIECE = 1 << 16
-# Deflate cannot do better (zlib's own documentation): a smaller file cannot reach the limit, and need not be inflated.
-_BEST_RATIO = 1032
 # Counting ends here: whether it is 10 or 1000 times too large does not matter.
 _COUNTED = 10
 
@@ -128,10 +124,10 @@ def _check(file: BinaryIO, path: Path) -> bool:
         raise TraceReadError(f"{name} is empty; the recording was never written or the copy failed")
     packed = head[:2] == GZIP_MAGIC
     if packed:
-        try:
-            text = zlib.decompressobj(wbits=31).decompress(head, _HEAD)
-        except zlib.error as error:
-            raise TraceReadError(f"{name} is a damaged gzip file ({error}); copy it again") from None
+        file.seek(0)
+        text, wrong = inflated_head(file.read, _HEAD)
+        if wrong == DAMAGED:
+            raise TraceReadError(f"{name} is a damaged gzip file; copy it again")
         if text[:2] == GZIP_MAGIC:
             raise TraceReadError(f"{name} was compressed twice, which the Perfetto UI cannot read; gunzip it once")
     else:
@@ -151,36 +147,22 @@ def _check(file: BinaryIO, path: Path) -> bool:
 def text_size(trace: OpenTrace, *, limit: int = UI_TEXT_LIMIT) -> int | None:
     """Bytes of the text of a trace, unpacked; None where it is packed and cannot reach ``limit``.
 
-    A packed file is unpacked to count, since what its last bytes say is the size modulo 4 GiB, and of its last part
-    only. Counting stops at ten times the limit. Where the file is cut off, what is there is counted.
+    A packed file that may be too large is unpacked to count. Counting stops at ten times the limit. Where the file is
+    cut off, what is there is counted.
     """
     if not trace.packed:
         return trace.size
-    if trace.size * _BEST_RATIO <= limit:
+    if trace.size * DEFLATE_RATIO <= limit:
         return None
-    counted, offset = 0, 0
-    inflater = _inflater()
-    while counted <= _COUNTED * limit and (rest := trace.read(offset, _PIECE)):
-        offset += len(rest)
-        while rest:
-            if inflater.eof:
-                inflater = _inflater()
-            try:
-                counted += len(inflater.decompress(rest))
-            except Exception:  # the libraries raise different errors; what stands behind a gzip stream is none
-                return counted
-            rest = inflater.unused_data.lstrip(b"\0") if inflater.eof else b""
-    return counted
+    offset = 0
 
+    def read(size: int) -> bytes:
+        nonlocal offset
+        piece = trace.read(offset, size)
+        offset += len(piece)
+        return piece
 
-def _inflater() -> Any:
-    """What unpacks a gzip stream piece by piece, the fastest there is."""
-    library: Any
-    try:
-        from isal import isal_zlib as library
-    except ImportError:  # platforms without an isal wheel
-        import zlib as library
-    return library.decompressobj(wbits=31)
+    return inflated_size(read, _COUNTED * limit)
 
 
 def refuse_large(trace: OpenTrace, *, limit: int = UI_TEXT_LIMIT) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,13 @@ if TYPE_CHECKING:
     from foretrace.model.report import Report
     from foretrace.trace.table import Trace
 
-__all__ = ["event_window", "finding_window", "range_window", "step_window"]
+__all__ = ["event_window", "finding_window", "parse_range", "range_window", "step_window"]
+
+# µ is written with two characters: the micro sign, and the Greek letter.
+_TIME = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(?P<unit>ns|us|µs|μs|ms|s|)")
+_NS = {"ns": 1, "": 1e3, "us": 1e3, "µs": 1e3, "μs": 1e3, "ms": 1e6, "s": 1e9}
+# Times are kept in 64 bits.
+_LATEST = 2**62
 
 
 def step_window(trace: Trace, steps: Sequence[int]) -> Window | None:
@@ -68,9 +76,37 @@ def event_window(trace: Trace, event: int) -> Window | None:
     return window_of(trace, int(trace.start[row]), int(trace.end[row]), row=row)
 
 
-def range_window(trace: Trace, start: int, end: int) -> Window | None:
-    """A stretch of time, ns since the trace's origin as ``start_us`` of reports; raises `InputError` outside it."""
+def parse_range(text: str) -> tuple[int | None, int | None]:
+    """``1.5ms:3ms`` as ns, ``(1500000, 3000000)``; without a unit µs; an open end is None.
+
+    Raises `InputError` for what is no range, or an empty one.
+    """
+    parts = [part.strip() for part in text.split(":")]
+    if len(parts) != 2 or not any(parts):
+        raise InputError(
+            f"{text!r} is no range; write FROM:TO in µs, or with a unit, as in 1.5ms:3ms (one may be left out)"
+        )
+    low, high = (_ns(part) if part else None for part in parts)
+    if low is not None and high is not None and high <= low:
+        raise InputError(f"the range {text!r} is empty: its end is not behind its beginning")
+    return low, high
+
+
+def _ns(text: str) -> int:
+    found = _TIME.fullmatch(text)
+    value = math.inf if found is None else float(found["number"]) * _NS[found["unit"]]
+    if value >= _LATEST:
+        raise InputError(f"{text!r} is no time of a range; write a number of µs, or one with ns, us, ms or s behind it")
+    return round(value)
+
+
+def range_window(trace: Trace, start: int | None, end: int | None) -> Window | None:
+    """A stretch of time, ns since the trace's origin as ``start_us`` of reports, None for an open end.
+
+    Raises `InputError` where it lies behind the trace.
+    """
     last = int(trace.end.max()) - trace.origin if len(trace) else 0
+    start, end = start or 0, last if end is None else end
     if start >= last:
         raise InputError(f"the range begins at {time(start / 1000)}, after {trace.path} ends ({time(last / 1000)})")
     return window_of(trace, trace.origin + start, trace.origin + end)

@@ -6,37 +6,29 @@ mended here by the same means, once, and kept. Positions are those of the reader
 
 from __future__ import annotations
 
-import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from sys import intern
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
 from foretrace.errors import InputError
-from foretrace.knowledge.formats import GZIP_MAGIC
 from foretrace.trace.decode import decode_fast, event_list_decoder
 from foretrace.trace.encoding import to_utf8
 from foretrace.trace.event import RawEvent
-from foretrace.trace.fragment import EVENT_START
+from foretrace.trace.inflate import is_packed, opened
 from foretrace.trace.repair import decode_damaged
 from foretrace.trace.source import read_source
+from foretrace.trace.stream import BETWEEN, LARGEST_EVENT, PIECE, events_begin, last_start
 from foretrace.trace.table import Trace
 
-__all__ = ["NANOSECONDS", "Mark", "RawFile", "open_raw"]
+__all__ = ["Mark", "RawFile", "open_raw"]
 
-# The reader's word for a file whose times are ns where the format says µs.
-NANOSECONDS = "nanoseconds as microseconds"
-
-_PIECE = 1 << 20
-_LARGEST_EVENT = 64 << 20
 _BATCH = 4096
-_BETWEEN = b" \t\r\n,"
-_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -129,7 +121,7 @@ def open_raw(trace: Trace, *, own: str | None = None) -> RawFile:
     if trace.path == "-":
         raise InputError("standard input can be read only once; save the trace to a file and name that")
     raw = RawFile(trace.path)
-    if not trace.repairs and NANOSECONDS not in trace.odd and _is_file(trace.path):
+    if not trace.repairs and not trace.in_nanoseconds and _is_file(trace.path):
         try:
             raw._look(own)
         except Exception:  # whatever is unusual about the file, the careful way finds it again and says what it is
@@ -150,37 +142,19 @@ def _is_file(path: str) -> bool:
         return False
 
 
-def _inflating(file: BinaryIO) -> Any:
-    library: Any
-    try:
-        from isal import igzip as library
-    except ImportError:  # platforms without an isal wheel
-        import gzip as library
-    return library.GzipFile(fileobj=file)
-
-
 def _streamed(path: str) -> Iterator[list[msgspec.Raw]]:
     """Batches of a healthy file; raises whatever goes wrong where it is none."""
-    with Path(path).open("rb") as opened:
-        compressed = opened.read(2) == GZIP_MAGIC
-        opened.seek(0)
-        file = _inflating(opened) if compressed else opened
-        text = file.read(_PIECE)
-        bare = text.lstrip()[:1] == b"["
-        if bare:
-            text = text[text.index(b"[") + 1 :]
-        else:
-            key = _EVENTS_KEY.search(text)
-            if not key:
-                raise ValueError("the list of events does not begin within the first piece")
-            text = text[key.end() :]
-        while more := file.read(_PIECE):
+    with Path(path).open("rb") as packed:
+        file = opened(packed) if is_packed(packed) else packed
+        head, text = events_begin(file.read(PIECE))
+        bare = head is None
+        while more := file.read(PIECE):
             text += more
-            cut = _last_start(text)
+            cut = last_start(text)
             if cut > 0:
-                yield _events(b"[%b]" % text[:cut].rstrip(_BETWEEN))
+                yield _events(b"[%b]" % text[:cut].rstrip(BETWEEN))
                 text = text[cut:]
-            elif len(text) > _LARGEST_EVENT:
+            elif len(text) > LARGEST_EVENT:
                 raise ValueError("an event without end")
         # What is left closes the list and the document, with the keys behind the list between them.
         yield _events(b"[" + text) if bare else _raw_list(_top_level(_sound(b'{"traceEvents":[' + text))["traceEvents"])
@@ -196,20 +170,10 @@ def _sound(text: bytes) -> bytes:
     return text
 
 
-def _last_start(text: bytes) -> int:
-    """Where the last event begins (it may be incomplete); 0 or less where there is none but the first."""
-    at = text.rfind(b"{")
-    while at > 0:
-        if EVENT_START.match(text, at) and text[max(at - 64, 0) : at].rstrip()[-1:] == b",":
-            return at
-        at = text.rfind(b"{", 0, at)
-    return at
-
-
 def _held(trace: Trace) -> tuple[list[Any], bool]:
     """All events of a file that has to be read at once, mended, and whether their text is a new one."""
     text = to_utf8(read_source(trace.path).text, [])
-    if NANOSECONDS not in trace.odd:
+    if not trace.in_nanoseconds:
         try:
             listed = text if text[: 1 << 12].lstrip()[:1] == b"[" else _top_level(text)["traceEvents"]
             event_list_decoder.decode(listed)  # fields of another type are mended by the reader only
@@ -240,7 +204,7 @@ def _plain(event: RawEvent, trace: Trace) -> dict[str, Any]:
         time = Decimal(found.get(key, 0))
         if not time.is_finite():
             del found[key]
-        elif NANOSECONDS in trace.odd and key in found:
+        elif trace.in_nanoseconds and key in found:
             found[key] = time / _THOUSAND
     # Of the fields that the reader does not keep, Kineto writes two, each always with the same value.
     if event.ph == "f":

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,10 @@ from foretrace.errors import InputError
 from foretrace.knowledge.slimming import DROPPABLE, SLIM_KEY
 from foretrace.knowledge.tracks import TRACK_CATEGORY
 from foretrace.model.prediction import METADATA_KEY, is_predicted
+from foretrace.model.slim import Slimmed
+from foretrace.model.words import time
 from foretrace.trace import load
-from foretrace.trace.steps import StepSpan
+from foretrace.trace.steps import select_steps
 from foretrace.trace.table import Trace
 from foretrace.trace.writer import write_trace
 from foretrace.view.beside import copy_side, refuse_target
@@ -26,47 +26,15 @@ from foretrace.view.raw import RawFile, open_raw
 from foretrace.view.slim_events import ended, event_mask, shortener
 from foretrace.view.slim_rows import Cut, Window, cut_to_range, cut_to_steps, dropped_kinds
 
-__all__ = ["Slimmed", "parse_range", "slim"]
-
-_RANGE = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>us|µs|ms|s|)\s*\Z")
-_NS = {"": 1_000, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-
-Steps = Sequence[int] | Callable[[Sequence[StepSpan]], Sequence[int]]
-
-
-@dataclass(frozen=True)
-class Slimmed:
-    """What was made of a trace.
-
-    Attributes:
-        path: the slim trace.
-        before_bytes, after_bytes: sizes of the two files.
-        before_events, after_events: entries of ``traceEvents``.
-        kept, dropped: events by kind (names of ``RowKind`` in lower case, keys of ``MARK_WORDS``).
-        steps: labels of the steps it was cut to; empty where it was not cut to steps.
-        repairs: what was mended, in the reader's words.
-        moved: overlapping rows that were put on lanes of their own.
-        side: the side file that lies beside the slim trace; None where the trace has none.
-    """
-
-    path: Path
-    before_bytes: int
-    after_bytes: int
-    before_events: int
-    after_events: int
-    kept: Mapping[str, int]
-    dropped: Mapping[str, int]
-    steps: list[str] = field(default_factory=list)
-    repairs: list[str] = field(default_factory=list)
-    moved: int = 0
-    side: Path | None = None
+__all__ = ["slim"]
 
 
 def slim(
     source: str | Path,
     target: str | Path,
     *,
-    steps: Steps | None = None,
+    steps: Sequence[int | str] | None = None,
+    what: str = "a step is",
     span: tuple[int | None, int | None] | None = None,
     drop: Sequence[str] = ("stacks",),
     fix_overlaps: bool = False,
@@ -77,8 +45,9 @@ def slim(
     Args:
         source: the trace; a damaged one is mended as the reader mends it.
         target: the copy, packed where its name ends in ``.gz``.
-        steps: positions of the steps to keep (0 is the first), or what chooses them from all steps; None keeps all.
-            A kernel belongs to the step whose launch is inside it.
+        steps: the steps to keep, by position (0 is the first) or label; None keeps all. A kernel belongs to the step
+            whose launch is inside it.
+        what: what names a step, for the error (see `select_steps`).
         span: a range ``(from, to)`` in ns since the first CPU or GPU row, instead of steps; None in it is open.
         drop: parts to leave out, of ``knowledge.slimming.DROPPABLE``.
         fix_overlaps: put rows that overlap another one of their lane without being inside it on a lane of their own.
@@ -97,7 +66,7 @@ def slim(
     refuse_target(source, target, force=force)
     trace = load(source)
     raw = open_raw(trace, own=TRACK_CATEGORY)
-    cut, labels = _cut(trace, steps, span)
+    cut, labels = _cut(trace, steps, what, span)
     cut.rows &= ~dropped_kinds(trace, drop)
     stays, kept, dropped = event_mask(trace, raw, cut, drop)
     meta = _meta(trace, stays, cut, labels, drop)
@@ -108,7 +77,7 @@ def slim(
     write_trace(target, _events(raw, stays, ends, shortener(drop), moves), meta, force=force)
     side = copy_side(source, target, cut=bool(labels) or span is not None)
     return Slimmed(
-        path=target,
+        path=str(target),
         before_bytes=source.stat().st_size,
         after_bytes=target.stat().st_size,
         before_events=before,
@@ -118,43 +87,21 @@ def slim(
         steps=labels,
         repairs=list(repairs),
         moved=moves.count,
-        side=side,
+        side=None if side is None else str(side),
     )
 
 
-def parse_range(text: str) -> tuple[int | None, int | None]:
-    """``1.5ms:3ms`` as ns, ``(1500000, 3000000)``; without a unit µs; an open end is None.
-
-    Raises `InputError` for what is no range, or an empty one.
-    """
-    parts = text.split(":")
-    if len(parts) != 2 or not any(part.strip() for part in parts):
-        raise InputError(
-            f"{text!r} is no range; write FROM:TO in µs, or with a unit, as in 1.5ms:3ms (one may be left out)"
-        )
-    ends: list[int | None] = []
-    for part in parts:
-        found = _RANGE.match(part)
-        if part.strip() and not found:
-            raise InputError(
-                f"{part.strip()!r} is no time of a range; write a number of µs, or one with us, ms or s behind it"
-            )
-        ends.append(round(float(found["number"]) * _NS[found["unit"]]) if found else None)
-    low, high = ends
-    if low is not None and high is not None and high <= low:
-        raise InputError(f"the range {text!r} is empty: its end is not behind its beginning")
-    return low, high
-
-
-def _cut(trace: Trace, steps: Steps | None, span: tuple[int | None, int | None] | None) -> tuple[Cut, list[str]]:
+def _cut(
+    trace: Trace, steps: Sequence[int | str] | None, what: str, span: tuple[int | None, int | None] | None
+) -> tuple[Cut, list[str]]:
     if is_predicted(trace.meta) and (steps is not None or span is not None):
         raise InputError(f"{trace.path} is a predicted step, which is whole or nothing; leave out --step and --range")
     if steps is not None:
-        chosen = list(steps(trace.steps) if callable(steps) else steps)
+        chosen = select_steps(trace.steps, steps, what=what)
         if not chosen:
             raise InputError("no step was chosen; name one, or leave out --step to keep all")
         cut = cut_to_steps(trace, chosen)
-        return cut, [trace.steps[index].label for index in sorted(set(chosen))] if cut.windows else []
+        return cut, [trace.steps[index].label for index in chosen] if cut.windows else []
     if span is not None:
         low, high = span
         first = trace.origin
@@ -162,8 +109,7 @@ def _cut(trace: Trace, steps: Steps | None, span: tuple[int | None, int | None] 
         window = Window(first if low is None else first + low, last if high is None else first + high)
         cut = cut_to_range(trace, window)
         if not cut.rows.any():
-            length = (last - first) / 1e6
-            raise InputError(f"nothing was recorded in that range; the trace is {length:.6g} ms long")
+            raise InputError(f"nothing was recorded in that range; the trace is {time((last - first) / 1000)} long")
         return cut, []
     return Cut(np.ones(len(trace), dtype=np.bool_)), []
 

@@ -81,6 +81,13 @@ def test_a_place_holds_for_what_is_put_into_it():
         ("gpu_busy_us / wall_us == 0.5", "no measured ratio is exactly 0.5"),
         ("order == gemm, gelu", "no kind of kernels"),
         ("region a, region b: gemm == 1", "two scopes"),
+        ("mlp_fwd: op aten::mm: calls == 0", "comma: 'mlp_fwd, op aten::mm: …'"),
+        ("step 2: op aten::mm: calls == 0", "comma: 'step 2, op aten::mm: …'"),
+        ("region a: module M, op b: calls == 0", "comma: 'region a, module M: …'"),
+        ("mlp_fwd:op aten::mm, op b: x: calls == 0", "a name with a colon stands in quotes: op .b: x."),
+        ("mlp_fwd: mlp_bwd: calls == 0", 'quotes: region "mlp_fwd: mlp_bwd"'),
+        ("op: calls == 0", 'op is a sort of place, whose name is missing; .* region "op"'),
+        ("region op aten::mm: calls == 0", 'op is a sort of place, .* region "op aten::mm"'),
         ("gpu_busy_us / bound >= 1", "no ratio"),
         ("gpu_busy / wall_us >= 1", "did you mean gpu_busy_us"),
         ("region == 3", "place to look at"),
@@ -108,6 +115,22 @@ def test_a_line_that_is_none_is_refused_with_what_to_write(line: str, said: str)
 def test_what_cannot_hold_is_refused(python: dict[str, object], said: str):
     with pytest.raises(InputError, match=said):
         expect(**python)
+
+
+def test_a_name_in_quotes_may_look_like_two_places():
+    for name in ("mlp_fwd: op aten::mm", "op aten::mm", "step", "a: b"):
+        clause = parse_line(f'"{name}": calls == 0')
+        assert clause.scope == Scope(region=name)
+        assert parse_line(clause_text(clause)) == clause
+    assert expect(region='"mlp_fwd: op aten::mm"', calls=0).clauses[0].scope == Scope(region="mlp_fwd: op aten::mm")
+    # A label with a step in it is common, and one name.
+    assert expect(region="epoch: step 3", calls=1).clauses[0].scope == Scope(region="epoch: step 3")
+
+
+@pytest.mark.parametrize("name", ["mlp_fwd: op aten::mm", "mlp_fwd, op aten::mm"])
+def test_two_places_in_one_keyword_are_refused(name: str):
+    with pytest.raises(InputError, match=r"write region='mlp_fwd', op='aten::mm', or put"):
+        expect(region=name, calls=0)
 
 
 def test_a_part_cannot_hold_more_than_its_step():

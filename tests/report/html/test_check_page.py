@@ -7,7 +7,7 @@ import pytest
 
 from builders import TraceBuilder
 from foretrace import explain, load
-from foretrace.analysis.timeline import timeline_of
+from foretrace.analysis.drawn import drawn_of
 from foretrace.prediction.expect import expect, judge
 from foretrace.report.html.check import check_page
 from report.html.test_explain_page import Seen, flat, seen
@@ -32,8 +32,8 @@ def mlp():
 def page_of(trace, report, *lines: str, drawn: bool = True) -> Seen:
     expectation = expect(*map(expect, lines))
     checked = judge(report, expectation, trace=trace if drawn else None)
-    timeline = timeline_of(trace, report) if drawn else None
-    return seen(check_page(checked, report, timeline, expectation=expectation))
+    page = drawn_of(trace if drawn else None, report)
+    return seen(check_page(checked, report, page, expectation=expectation))
 
 
 def test_the_verdicts_come_first_then_what_the_trace_says(mlp):
@@ -79,8 +79,8 @@ def test_a_report_alone_has_no_timeline_and_the_page_says_so(mlp):
     text = flat(page.text)
     assert "A report was checked, without its trace: there is no timeline to draw" in text
     assert "a report alone does not hold this" in text
-    _, columns = page.columns("data-timeline")
-    assert len(columns["start"]) == 0
+    assert page.all("script", id="data-timeline") == []
+    assert page.columns("data-chain")[0] == []
 
 
 def test_a_predicted_trace_is_marked(mlp):
@@ -88,7 +88,7 @@ def test_a_predicted_trace_is_marked(mlp):
     expectation = expect("kernels == 5")
     checked = judge(report, expectation, trace=trace)
     checked.predicted = True
-    page = seen(check_page(checked, report, timeline_of(trace, report), expectation=expectation))
+    page = seen(check_page(checked, report, drawn_of(trace, report), expectation=expectation))
     assert "PREDICTED the trace itself was predicted; nothing in it was measured" in flat(page.text)
 
 

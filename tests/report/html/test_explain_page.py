@@ -7,20 +7,21 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from builders import TraceBuilder
+from foretrace.analysis.drawn import drawn_of
 from foretrace.analysis.explain import explain
-from foretrace.analysis.timeline import timeline_of
 from foretrace.model import words
+from foretrace.model.drawn import Drawn
 from foretrace.model.report import Report
-from foretrace.model.timeline import Timeline
 from foretrace.prediction.expect import expect, judge
 from foretrace.report.html.explain import explain_page
 from foretrace.report.html.page import CONTENT_POLICY
 from foretrace.report.html.tables import PRINTED_ROWS, Column, Table, times
-from foretrace.report.html.work_tables import NOWHERE, gemms, picks_of
+from foretrace.report.html.work_tables import NOWHERE, gemms, groups, picks_of
 from foretrace.trace import load
 from report import samples
 
@@ -79,15 +80,15 @@ def seen(page: bytes) -> Seen:
     return parser
 
 
-def page_of(report: Report, timeline: Timeline | None = None, **options) -> Seen:
-    if timeline is None:
-        timeline = timeline_of(TraceBuilder().trace(), report)
-    return seen(explain_page(report, timeline, **options))
+def page_of(report: Report, drawn: Drawn | None = None, **options) -> Seen:
+    if drawn is None:
+        drawn = drawn_of(TraceBuilder().trace(), report)
+    return seen(explain_page(report, drawn, **options))
 
 
 def page_of_trace(trace, **options) -> Seen:
     report = explain(trace)
-    return page_of(report, timeline_of(trace, report), **options)
+    return page_of(report, drawn_of(trace, report), **options)
 
 
 def flat(text: str) -> str:
@@ -96,7 +97,7 @@ def flat(text: str) -> str:
 
 def test_the_first_screen_of_the_terminal_is_in_the_page():
     report = explain(TRACES / "mlp_eager.json.gz")
-    page = page_of(report, timeline_of(load(TRACES / "mlp_eager.json.gz"), report))
+    page = page_of(report, drawn_of(load(TRACES / "mlp_eager.json.gz"), report))
     text = flat(page.text)
     for said in (
         "mlp_eager.json.gz",
@@ -141,7 +142,7 @@ def test_sections_are_in_the_contents_in_order_and_ids_are_unique():
 def test_kernels_are_columns_and_equal_the_report():
     trace = load(TRACES / "mlp_compile.json.gz")
     report = explain(trace)
-    document, columns = page_of(report, timeline_of(trace, report)).columns("data-kernels")
+    document, columns = page_of(report, drawn_of(trace, report)).columns("data-kernels")
     assert columns["event"].tolist() == [kernel.event for kernel in report.kernels]
     assert columns["duration"].tolist() == [kernel.duration_us for kernel in report.kernels]
     assert [document["kind"][at] for at in columns["kind"]] == [kernel.kind for kernel in report.kernels]
@@ -203,19 +204,19 @@ def test_hostile_names_are_text_and_nothing_else():
 def test_the_page_forbids_itself_the_network_and_names_none():
     trace = load(TRACES / "mlp_eager.json.gz")
     report = explain(trace)
-    page = page_of(report, timeline_of(trace, report))
+    page = page_of(report, drawn_of(trace, report))
     (policy,) = [attrs["content"] for attrs in page.all("meta", http_equiv="Content-Security-Policy")]
     assert policy == CONTENT_POLICY
     assert "default-src 'none'" in policy
     for attrs in (attrs for _, attrs in page.tags):
         assert "src" not in attrs
         assert not (attrs.get("href") or "#").startswith(("http", "//"))
-    assert "url(http" not in explain_page(report, timeline_of(trace, report)).decode()
+    assert "url(http" not in explain_page(report, drawn_of(trace, report)).decode()
 
 
 def test_a_page_without_data_is_below_the_megabytes_it_may_take():
     report = samples.mlp_report()
-    assert len(explain_page(report, timeline_of(TraceBuilder().trace(), report))) < 1_700_000
+    assert len(explain_page(report, drawn_of(TraceBuilder().trace(), report))) < 1_700_000
 
 
 def test_tens_of_thousands_of_kernels_stay_small():
@@ -224,7 +225,7 @@ def test_tens_of_thousands_of_kernels_stay_small():
     report.kernels = [
         samples.kernel(event=at, start_us=at * 3.1, name=one.name, short_name=one.short_name) for at in range(20_000)
     ]
-    empty = timeline_of(TraceBuilder().trace(), samples.mlp_report())
+    empty = drawn_of(TraceBuilder().trace(), samples.mlp_report())
     grown = len(explain_page(report, empty)) - len(explain_page(samples.mlp_report(), empty))
     assert grown < 20_000 * 16
 
@@ -246,6 +247,15 @@ def test_an_empty_trace_makes_a_page():
     assert page.all("section", id="section-health")
 
 
+def test_a_share_above_the_peak_says_why_it_is_none():
+    report = samples.mlp_report()
+    group = report.groups[0]
+    report.groups = [msgspec.structs.replace(group, of_peak=part, cache_assisted=False) for part in (1.4, 0.5)]
+    (column,) = [one for one in groups(report).columns if one.key == "of_peak"]
+    assert column.values == [None, 0.5]
+    assert column.said(0) == "above peak"
+
+
 def test_alarms_stand_in_the_masthead():
     report = samples.mlp_report()
     report.health[0].state = "bad"
@@ -259,13 +269,13 @@ def test_expectations_and_their_accounts_are_in_the_page():
     trace = load(TRACES / "mlp_eager.json.gz")
     report = explain(trace)
     checked = judge(report, expect("gemm == 3", "kernels == 7"), trace=trace)
-    page = page_of(report, timeline_of(trace, report), checked=checked)
+    page = page_of(report, drawn_of(trace, report), checked=checked)
     text = flat(page.text)
     assert "2 expectations: 1 held and 1 broken" in text
     broken = next(outcome for outcome in checked.outcomes if outcome.state == "broken")
     assert flat(broken.accounts[0].text) in text
     assert page.all("section", id="section-expectations")
-    assert not page_of(report, timeline_of(trace, report)).all("section", id="section-expectations")
+    assert not page_of(report, drawn_of(trace, report)).all("section", id="section-expectations")
 
 
 def test_memory_is_in_the_page_where_it_was_recorded():
@@ -273,7 +283,7 @@ def test_memory_is_in_the_page_where_it_was_recorded():
     trace = load(path)
     report = explain(trace)
     assert report.memory is not None
-    text = flat(page_of(report, timeline_of(trace, report)).text)
+    text = flat(page_of(report, drawn_of(trace, report)).text)
     step = max(report.memory.devices[0].steps, key=lambda step: step.peak_bytes or 0)
     assert words.mebibytes(step.peak_bytes) in text
     assert not page_of_trace(load(TRACES / "mlp_eager.json.gz")).all("section", id="section-memory")
@@ -305,7 +315,7 @@ def test_products_keep_the_order_that_torch_gives_their_sizes():
 def test_no_script_ends_the_element_it_stands_in():
     trace = load(TRACES / "mlp_eager.json.gz")
     report = explain(trace)
-    page = explain_page(report, timeline_of(trace, report)).decode()
+    page = explain_page(report, drawn_of(trace, report)).decode()
     assert (
         len(re.findall(r"<script\b", page))
         == len(re.findall(r"</script>", page))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from foretrace.memory import examine_file
+from foretrace.memory.drawn import drawn_of_memory
 from foretrace.memory.mapping import LARGEST
 from foretrace.model.memory import OutOfMemory
 from foretrace.model.words import count, mebibytes
@@ -23,6 +24,10 @@ H200 = Path("tests/data/memory/h200")
 FRAGMENTED = "src/foretrace/cli/samples/h200_fragmented.snapshot.pickle.gz"
 SNAPSHOTS = sorted(path.name for path in H200.glob("*.pickle.gz"))
 SUMS = sorted(path.name for path in H200.glob("*.memory_*"))
+
+
+def drawn_page(memory):
+    return memory_page(memory, drawn_of_memory(memory))
 
 
 class Seen(HTMLParser):
@@ -66,7 +71,7 @@ def document_of(block: str) -> dict:
 @pytest.mark.parametrize("name", [FRAGMENTED, *(f"tests/data/memory/h200/{name}" for name in [*SNAPSHOTS, *SUMS])])
 def test_what_the_terminal_says_is_on_the_page(name):
     memory = examine_file(name)
-    seen = Seen(memory_page(memory))
+    seen = Seen(drawn_page(memory))
     for check in memory.health:
         assert " ".join(check.detail.split()) in seen.words
     for finding in memory.findings:
@@ -87,7 +92,7 @@ def test_what_the_terminal_says_is_on_the_page(name):
 
 def test_sections_come_in_the_order_in_which_one_reads():
     memory = examine_file(FRAGMENTED, request_bytes=200 << 20, device_free_bytes=10 << 30)
-    seen = Seen(memory_page(memory))
+    seen = Seen(drawn_page(memory))
     assert seen.sections == ["request", "sizes", "free", "findings", "map", "pins", "segments", "peak", "trust"]
     assert memory.request.because in seen.words
     assert "200 MiB on the default stream: yes" in seen.words
@@ -98,12 +103,12 @@ def test_sections_come_in_the_order_in_which_one_reads():
 )
 def test_the_answer_to_a_request_is_said_in_words(free, answer):
     memory = examine_file(str(H200 / "training.pickle.gz"), request_bytes=4 << 30, device_free_bytes=free)
-    assert f"4096 MiB on the default stream: {answer}" in Seen(memory_page(memory)).words
+    assert f"4096 MiB on the default stream: {answer}" in Seen(drawn_page(memory)).words
 
 
 @pytest.mark.parametrize("name", SUMS)
 def test_sums_say_why_they_have_no_map(name):
-    html = memory_page(examine_file(str(H200 / name)))
+    html = drawn_page(examine_file(str(H200 / name)))
     seen = Seen(html)
     assert "only a snapshot" in seen.words
     assert "data-map" not in seen.blocks
@@ -113,14 +118,14 @@ def test_sums_say_why_they_have_no_map(name):
 def test_a_segment_of_a_broken_file_is_not_drawn_and_the_page_says_so():
     memory = small_memory(["a.py:1"])
     memory.segments[0].size = LARGEST + 1
-    seen = Seen(memory_page(memory))
+    seen = Seen(drawn_page(memory))
     assert "the file cannot be right" in seen.words
     assert "data-map" not in seen.blocks
 
 
 def test_tables_lead_to_the_origins_of_their_rows():
     memory = examine_file(FRAGMENTED)
-    said = document_of(Seen(memory_page(memory)).blocks["data-map"])
+    said = document_of(Seen(drawn_page(memory)).blocks["data-map"])
     for pin, numbers in zip(memory.pinned_by, said["lines"]["pin"], strict=True):
         assert numbers
         assert {said["origins"][number]["where"] for number in numbers} == {pin.where}
@@ -138,13 +143,13 @@ def test_nothing_of_a_file_is_markup():
     plain = small_memory(["a.py:1"])
     plain.source.settings["x"] = "y"
     plain.source.repairs.append("mended")
-    page, other = Seen(memory_page(memory)), Seen(memory_page(plain))
+    page, other = Seen(drawn_page(memory)), Seen(drawn_page(plain))
     assert page.tags == other.tags
     assert HOSTILE in page.text
 
 
 def test_unprintable_characters_and_half_characters_are_spelled_out():
-    html = memory_page(small_memory(["\x1b[31m\u202e\ud800.py:1"]))
+    html = drawn_page(small_memory(["\x1b[31m\u202e\ud800.py:1"]))
     assert b"\x1b" not in html
     html.decode("utf-8")
 
@@ -190,7 +195,7 @@ def test_a_size_that_is_not_known_is_not_drawn_and_those_after_it_are():
     assert "+ rounding" not in rows
     lengths = [sum(part.length for part in rows[name].parts) for name in ("= allocated", "= active", "= reserved")]
     assert lengths == pytest.approx([40, 60, 100])
-    words = Seen(memory_page(memory)).words
+    words = Seen(drawn_page(memory)).words
     assert re.search(r"requested ?–", words)
 
 
@@ -208,22 +213,22 @@ def test_allocations_that_failed_are_told():
     memory = examine_file(str(H200 / "out_of_memory.pickle.gz"))
     failed = memory.history.out_of_memory
     assert failed
-    words = Seen(memory_page(memory)).words
+    words = Seen(drawn_page(memory)).words
     for one in failed:
         assert f"{mebibytes(one.bytes)} asked for" in words
     memory.history.out_of_memory = [OutOfMemory(bytes=3 << 20, device_free_bytes=None, time_us=None, stack=[])]
-    assert "3 MiB asked for" in Seen(memory_page(memory)).words
+    assert "3 MiB asked for" in Seen(drawn_page(memory)).words
 
 
 def test_several_devices_are_named():
     memory = small_memory(["a.py:1"])
     other = memory.devices[0].__class__(device=3, reserved_bytes=5 << 20, allocated_bytes=0, segments=2)
     memory.devices.append(other)
-    assert "device 3 5 MiB (--device N)" in Seen(memory_page(memory)).words
+    assert "device 3 5 MiB (--device N)" in Seen(drawn_page(memory)).words
 
 
 def test_without_findings_a_snapshot_says_so():
-    words = Seen(memory_page(small_memory(["a.py:1"]))).words
+    words = Seen(drawn_page(small_memory(["a.py:1"]))).words
     assert "None. Kinds below" in words
     assert count(2, "block") not in words
 
@@ -233,6 +238,6 @@ def test_a_device_of_which_nothing_is_held_has_a_page():
     memory.segments, memory.blocks, memory.pinned_by = [], [], []
     memory.totals.requested_bytes = memory.totals.allocated_bytes = memory.totals.active_bytes = 0
     memory.totals.reserved_bytes = memory.free.holes_bytes = memory.fragmentation.hard_bytes = 0
-    seen = Seen(memory_page(memory))
+    seen = Seen(drawn_page(memory))
     assert "the allocator held nothing of this device" in seen.words
     assert seen.sections == ["sizes", "free", "findings", "map", "trust"]

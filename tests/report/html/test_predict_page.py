@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from foretrace.analysis.timeline import timeline_of
+from foretrace.analysis.drawn import drawn_of
 from foretrace.prediction.predict import predict_program
 from foretrace.report.html.predict import predict_page
 from prediction.programs import H200, Roofline, geglu
@@ -18,7 +18,7 @@ def predicted(**program: object):
 
 def page_of(prediction) -> Seen:
     report = prediction.report()
-    return seen(predict_page(report, timeline_of(prediction.trace(), report)))
+    return seen(predict_page(report, drawn_of(prediction.trace(), report)))
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_a_program_that_launches_nothing_is_a_page_too(mlp):
     report = prediction.report()
     report.prediction.rows, report.prediction.groups = [], []
     report.kernels, report.transfers = [], []
-    page = seen(predict_page(report, timeline_of(prediction.trace(), report)))
+    page = seen(predict_page(report, drawn_of(prediction.trace(), report)))
     assert "Nothing is launched: no operator of this step does work on the GPU." in flat(page.text)
     assert page.all("section", id="section-groups") == []
 
@@ -99,4 +99,4 @@ def test_a_program_that_launches_nothing_is_a_page_too(mlp):
 def test_a_recording_is_no_prediction():
     report = mlp_report()
     with pytest.raises(ValueError, match="not of a predicted trace"):
-        predict_page(report, timeline_of(predicted().trace(), report))
+        predict_page(report, drawn_of(predicted().trace(), report))

@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
         "traces/mine.trace.side.json": b'{"schema": "foretrace.side/1"}',
         "report.html": b"<!doctype html><title>foretrace</title>",
         "other.html": b"<!doctype html><title>my page</title>",
-        "x.snapshot.pickle": b"\x80\x04",
+        "x.snapshot.pickle": b"\x80\x04\x95}\x8c\x08segments",
         "notes.txt": b"password: 123",
         "config.json": b'{"key": "secret"}',
         "train.py": b"print()",

@@ -338,9 +338,11 @@ def test_tables_are_redacted_line_by_line(tmp_path: Path):
     assert made == "Name  Self CPU %\nframe removed  5 %\r\nby user\n"
 
 
-@pytest.mark.parametrize("name", ["report.html", "x.snapshot.pickle"])
-def test_what_cannot_be_redacted_is_refused(name: str, tmp_path: Path):
-    (tmp_path / name).write_text("foretrace")
+@pytest.mark.parametrize(
+    ("name", "content"), [("report.html", b"foretrace"), ("x.snapshot.pickle", b"\x80\x04}\x8c\x08segments")]
+)
+def test_what_cannot_be_redacted_is_refused(name: str, content: bytes, tmp_path: Path):
+    (tmp_path / name).write_bytes(content)
 
     with pytest.raises(InputError, match=rf"{name} \(.*\) cannot be redacted.*--exclude"):
         redacted(collect(tmp_path, snapshots=True), ALL, tmp_path, names=NOBODY)

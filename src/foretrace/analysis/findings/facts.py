@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+from foretrace.analysis.callsites import source_around
 from foretrace.analysis.context import Context
 from foretrace.analysis.costs import KernelCosts
-from foretrace.knowledge.kineto import RowKind, source_line
 from foretrace.knowledge.limits import LEAST_SAVING_US, WORTH_SAVING
 from foretrace.knowledge.rules import RULES
 from foretrace.model.report import Evidence, Finding, Health, Kernel, Operator, Step
@@ -100,18 +100,7 @@ class Facts:
 
         The lines of torch itself and of installed packages are passed over; None without recorded stacks.
         """
-        trace = self.context.trace
-        first: tuple[str, int, str] | None = None
-        for up in trace.forest.ancestors(row):
-            if trace.kind[up] != RowKind.PYTHON:
-                continue
-            line = source_line(trace.name(up))
-            if line is None:
-                continue
-            first = first or line
-            if not _is_library(line[0]):
-                return f"{line[0]}:{line[1]} in {line[2]}"
-        return f"{first[0]}:{first[1]} in {first[2]}" if first else None
+        return source_around(self.context.trace, row)
 
     def anchor(self, gpu_row: int) -> int:
         """The CPU row a GPU row hangs on: its operator, else its launch, else -1."""
@@ -142,9 +131,3 @@ class Facts:
             count=len(rows) if count is None else count,
             upper_bound=text.upper_bound and saving_us is not None,
         )
-
-
-def _is_library(file: str) -> bool:
-    return (
-        file.startswith(("torch/", "<")) or "site-packages" in file or "dist-packages" in file or "/lib/python" in file
-    )

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
+from foretrace.analysis.tables.interrupt import interrupt_here
 from foretrace.analysis.tables.statement import Statement, read_statement
 from foretrace.errors import InputError
 from foretrace.knowledge.sql import OUT_OF_MEMORY, QUERY_BYTES, QUERY_SECONDS
@@ -80,6 +81,8 @@ class _Worker:
             stderr=subprocess.PIPE,
             env={**os.environ, "RUST_BACKTRACE": "0"},
         )
+        self._interrupt = interrupt_here()
+        self._interrupt.add(self._process)
 
     def __enter__(self) -> _Worker:
         return self
@@ -93,6 +96,7 @@ class _Worker:
                 with suppress(OSError):
                     stream.close()
         process.wait()
+        self._interrupt.remove(process)
 
     def run(
         self, statement: Statement, frames: dict[str, polars.DataFrame], *, limit: int | None, seconds: float
@@ -108,6 +112,8 @@ class _Worker:
             "counted": _COUNTED,
             "sort": statement.unordered,
             "allowance": _allowance(),
+            "seconds": seconds,
+            "parent": os.getpid(),
         }
         try:
             _write(process.stdin, msgspec.msgpack.encode(header))
@@ -115,9 +121,11 @@ class _Worker:
                 buffer = io.BytesIO()
                 frame.write_ipc(buffer)
                 _write(process.stdin, buffer.getbuffer())
-            process.stdin.close()
+            # It stays open: where this process ends, however it does, the pipe closes, and the other ends as well.
             _read(process.stdout)
         except (OSError, EOFError) as error:
+            if self._interrupt.is_set:
+                raise _cancelled() from error
             raise InputError(f"the query engine (Polars) did not start{self._why()}") from error
         late = threading.Event()
         timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), self._kill, [late])
@@ -127,6 +135,8 @@ class _Worker:
             found = msgspec.msgpack.decode(_read(process.stdout))
             return found, _read(process.stdout)
         except EOFError as error:
+            if self._interrupt.is_set:
+                raise _cancelled() from error
             if late.is_set():
                 raise InputError(
                     f"the query took longer than {number(seconds)} s and was ended; narrow it (a join without ON "
@@ -159,6 +169,10 @@ class _Worker:
             return ""
         # Python says what happened last, the engine first.
         return f": {said[-1] if said[0].startswith('Traceback') else said[0]}"
+
+
+def _cancelled() -> InputError:
+    return InputError("the query was cancelled")
 
 
 def _too_large() -> InputError:

@@ -62,6 +62,6 @@ def step_table(steps: Sequence[Step]) -> polars.DataFrame:
 
 
 def _of_steps(context: Context) -> NDArray[np.bool_]:
-    from foretrace.trace.frames import steps_of_rows
+    from foretrace.trace.steps import steps_of_rows
 
     return np.isin(steps_of_rows(context.trace), [span.index for span in context.steps])

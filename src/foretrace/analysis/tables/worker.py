@@ -7,7 +7,11 @@ header (msgpack) and the tables (Arrow IPC), standard output a header and the re
 from __future__ import annotations
 
 import io
+import os
+import signal
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,9 +23,11 @@ def main() -> None:
     """Read, run, write."""
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     header = msgspec.msgpack.decode(_read(source))
+    _end_with(header["parent"])
     frames = {name: pl.read_ipc(io.BytesIO(_read(source))).lazy() for name in header["tables"]}
+    threading.Thread(target=_end_with_pipe, daemon=True).start()
     _warm_up()
-    _confine(header["allowance"])
+    _confine(header["allowance"], header["seconds"])
     # Told apart from the start, so that time spent on it is not the query's.
     _write(sink, b"ready")
     try:
@@ -60,17 +66,60 @@ def _warm_up() -> None:
     frame.collect().write_ipc(io.BytesIO())
 
 
-def _confine(allowance: int) -> None:
-    """No file can be opened from here on, and only so much more memory be had; where the system knows such limits."""
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+# Who asked ends a query that takes too long, and says so; this process ends itself where that did not happen.
+_GRACE_SECONDS = 5
+_LONGEST_SECONDS = 10**8
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel end this process together with the one that started it, where it can (Linux)."""
+    if not sys.platform.startswith("linux"):
+        return
+    with suppress(OSError, AttributeError, ImportError):
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # It may have ended before the kernel was asked. One of another name space of processes has no number here: 0.
+    if os.getppid() not in (0, parent):
+        os._exit(1)
+
+
+def _end_with_pipe() -> None:
+    """End when the other end of standard input is closed, as it is when the process that holds it ends."""
+    with suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    os._exit(1)
+
+
+def _confine(allowance: int, seconds: float) -> None:
+    """No file can be opened from here on, and only so much more memory and time be had; where there are such limits."""
     try:
         import resource
     except ImportError:
         return
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    whole = int(min(seconds, _LONGEST_SECONDS)) + _GRACE_SECONDS
+    used = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
+    # Time of a processor is counted for every thread of the engine.
+    _limit(resource.RLIMIT_CPU, used + whole * max(pl.thread_pool_size(), 1))
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, whole)  # what it sends ends this process, which has no handler for it
+    _limit(resource.RLIMIT_CORE, 0)
     size = _address_space()
     if size is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (size + allowance, size + allowance))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
+        _limit(resource.RLIMIT_AS, size + allowance)
+    _limit(resource.RLIMIT_NOFILE, 0)
+
+
+def _limit(what: int, most: int) -> None:
+    """Set a limit, no higher than the one that this process was started with."""
+    import resource
+
+    hard = resource.getrlimit(what)[1]
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    resource.setrlimit(what, (most, most))
 
 
 def _address_space() -> int | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from itertools import islice
 from typing import Any, Literal
 
 from mcp_types import CallToolResult, TextContent
@@ -30,6 +31,7 @@ __all__ = [
     "facts_of",
     "failed",
     "finished",
+    "first",
     "name_of",
     "paged",
     "said",
@@ -119,6 +121,12 @@ def short(text: str, most: int = MOST_TEXT) -> str:
     return text[:most] + mark
 
 
+def first(texts: Collection[str], most: int, length: int = MOST_NAME) -> list[str]:
+    """The first ``most`` texts, each cut to ``length`` characters; where there are more, a last one says how many."""
+    shown = [short(text, length) for text in islice(texts, most)]
+    return [*shown, f"and {len(texts) - most} more"] if len(texts) > most else shown
+
+
 def name_of(text: str) -> str:
     """A name as rows show it."""
     return short(text, MOST_NAME)
@@ -127,7 +135,7 @@ def name_of(text: str) -> str:
 def facts_of(decoded: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a decoded kernel name; a name may list hundreds of operators."""
     return {
-        name: [name_of(str(item)) for item in value[:_MOST_FACTS]]
+        name: first([str(item) for item in value], _MOST_FACTS)
         if isinstance(value, list | tuple)
         else name_of(value)
         if isinstance(value, str)

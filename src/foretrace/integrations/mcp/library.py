@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from foretrace.analysis.tables import Tables
     from foretrace.model.report import Report
     from foretrace.model.sidefile import SideFile
-    from foretrace.trace.steps import StepSpan
     from foretrace.trace.table import Trace
 
 __all__ = ["Library", "Opened"]
@@ -25,7 +25,6 @@ __all__ = ["Library", "Opened"]
 Made = TypeVar("Made")
 # Bytes a row of a trace takes in its columns, forest and links, besides its arguments and what is reported of it.
 _ROW_BYTES = 600
-_MOST_STEPS_SAID = 8
 
 
 @dataclass(eq=False)
@@ -52,18 +51,9 @@ class Opened:
         """Positions of the steps asked for, by position or label; None: all. Raises `InputError` with the choices."""
         if not asked:
             return None
-        spans = self.need_trace("choosing steps").steps
-        chosen: set[int] = set()
-        for word in asked:
-            found = [span.index for span in spans if _is_step(span, word)]
-            if not found:
-                named = [f"{span.index} ({clean(span.label)})" for span in spans[:_MOST_STEPS_SAID]]
-                more = f" and {len(spans) - len(named)} more" if len(spans) > len(named) else ""
-                raise InputError(
-                    f"there is no step {clean(word)!r}; a step is a position or a label, of: {', '.join(named)}{more}"
-                )
-            chosen.update(found)
-        return sorted(chosen)
+        from foretrace.trace.steps import select_steps
+
+        return select_steps(self.need_trace("choosing steps").steps, asked)
 
     def report(self, steps: Sequence[int] | None = None) -> Report:
         """The report, of all steps or of some."""
@@ -96,12 +86,6 @@ class Opened:
             if self._tables is None:
                 self._tables = Tables(self.need_trace("a query"), self.whole)
             return self._tables
-
-
-def _is_step(span: StepSpan, word: str) -> bool:
-    if word.isdecimal():
-        return span.index == int(word)
-    return span.label == word or (word.startswith("#") and span.label.endswith(word))
 
 
 @dataclass
@@ -148,20 +132,29 @@ class Library:
                 return cast("Made", kept.value)
             with self._lock:
                 self._kept.pop(key, None)  # its memory is needed now
-            for name, stamp in zip(names, stamps, strict=True):
-                if stamp is not None:
-                    self.root.check_content(name)
-            value, size = make()
-            moved = any(
-                self.root.file(name) != name for name, stamp in zip(names, stamps, strict=True) if stamp is not None
-            )
-            if moved or self._stamps(names) != stamps:
-                raise InputError(f"{clean(names[0])} changed while it was read; call again when it is complete")
+            with self.steady(names, stamps):
+                value, size = make()
             with self._lock:
                 self._kept[key] = _Kept(stamps, value, size)
                 while len(self._kept) > 1 and sum(one.bytes for one in self._kept.values()) > self.most_bytes:
                     self._kept.popitem(last=False)
             return value
+
+    @contextmanager
+    def steady(self, names: Sequence[str], stamps: Sequence[Stamp | None] | None = None) -> Iterator[None]:
+        """Files of these names may be read inside; what was read is not believed where one of them changed meanwhile.
+
+        ``stamps``: their states, where they were asked for before. Raises `InputError`.
+        """
+        before = tuple(stamps) if stamps is not None else self._stamps(names)
+        for name, stamp in zip(names, before, strict=True):
+            if stamp is not None:
+                self.root.check_content(name)
+        yield
+        for name, stamp in zip(names, before, strict=True):
+            moved = stamp is not None and self.root.file(name) != name
+            if moved or self.root.stamp(name) != stamp:
+                raise InputError(f"{clean(name)} changed while it was read; call again when it is complete")
 
     def _find(self, key: Hashable, stamps: tuple[Stamp | None, ...]) -> _Kept | None:
         with self._lock:
@@ -182,17 +175,15 @@ def _side_name(name: str) -> str:
 
 
 def _read(name: str) -> Opened:
-    from foretrace.analysis import explain
+    from foretrace.analysis.explained import explained
     from foretrace.model.reportfile import read_report
-    from foretrace.model.sidefile import read_side
-    from foretrace.trace import load
 
     report = read_report(name)
     if report is not None:
         report.trace.path = name  # it was made somewhere else, and says where
         return Opened(name, None, None, report, 2_000 * (len(report.kernels) + len(report.transfers)) + 100_000)
-    side = read_side(name)
-    trace = load(name)
-    whole = explain(trace, side=side)
+    read = explained(name)
+    trace, whole = read.trace, read.report
     held = sum(len(raw) for raw in trace.arguments if raw) + sum(map(len, trace.names))
-    return Opened(name, trace, side, whole, held + _ROW_BYTES * len(trace) + 2_000 * len(whole.kernels))
+    # What the passes shared is large, and few calls ask for it again: it is not kept.
+    return Opened(name, trace, read.side, whole, held + _ROW_BYTES * len(trace) + 2_000 * len(whole.kernels))

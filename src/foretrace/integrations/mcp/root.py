@@ -10,19 +10,16 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any
 
 from foretrace.errors import InputError
-from foretrace.knowledge.formats import GZIP_MAGIC
+from foretrace.knowledge.formats import DEFLATE_RATIO, GZIP_MAGIC
 from foretrace.model.words import bytes_of
 from foretrace.report.text import clean, cut
+from foretrace.trace.inflate import inflated_head, inflated_size, is_packed
 
 __all__ = ["Root", "Stamp"]
 
 _LONGEST_PATH = 4096
-# Deflate packs at most 1032 bytes into one (its longest match in its shortest code).
-_MOST_PACKED = 1032
-_PIECE = 1 << 20
 
 _ODD_FILES = (
     (stat.S_ISDIR, "a folder; name a file in it (list_files lists them)"),
@@ -92,26 +89,17 @@ class Root:
     def check_content(self, name: str) -> None:
         """Raise `InputError` where a packed file holds more than may be read, before it is read whole."""
         path = self.folder / name
-        if path.stat().st_size * _MOST_PACKED <= self.max_bytes:
+        if path.stat().st_size * DEFLATE_RATIO <= self.max_bytes:
             return
         with path.open("rb") as file:
-            if file.read(2) != GZIP_MAGIC:
+            if not is_packed(file):
                 return
-        inflated = 0
-        opened: Any = _gzip_open()(path, "rb")
-        with opened as content:
-            while True:
-                try:
-                    piece = content.read(_PIECE)
-                except Exception:  # damaged: the reader says how, and reads no more than what was inflated here
-                    return
-                if not piece:
-                    return
-                if not inflated and piece.startswith(GZIP_MAGIC):
-                    raise InputError(f"{_shown(name)} is packed with gzip more than once; unpack it first")
-                inflated += len(piece)
-                if inflated > self.max_bytes:
-                    raise InputError(f"{_shown(name)} holds more, unpacked, than this server reads ({self._limit()})")
+            if inflated_head(file.read, len(GZIP_MAGIC))[0] == GZIP_MAGIC:
+                raise InputError(f"{_shown(name)} is packed with gzip more than once; unpack it first")
+            file.seek(0)
+            # Of a damaged file the reader says what is wrong, and reads no more than what is counted here.
+            if inflated_size(file.read, self.max_bytes) > self.max_bytes:
+                raise InputError(f"{_shown(name)} holds more, unpacked, than this server reads ({self._limit()})")
 
     def _limit(self) -> str:
         return f"{bytes_of(self.max_bytes)}; start it with a larger --max-bytes, or cut the file to fewer steps"
@@ -150,11 +138,3 @@ class Root:
 
 def _shown(path: str) -> str:
     return cut(path, 200, "middle")
-
-
-def _gzip_open() -> Any:
-    try:
-        from isal.igzip import open as gzip_open
-    except ImportError:  # platforms without an isal wheel
-        from gzip import open as gzip_open
-    return gzip_open

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import anyio
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.stdio import stdio_server
 from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import ValidationError
 
@@ -22,6 +23,7 @@ from foretrace.integrations.mcp.answers import Answer, failed
 from foretrace.integrations.mcp.guard import guarded, sentence_of
 from foretrace.integrations.mcp.library import Library
 from foretrace.integrations.mcp.root import Root
+from foretrace.integrations.mcp.surrogates import Mended
 from foretrace.integrations.mcp.tools import (
     checking,
     comparing,
@@ -59,7 +61,13 @@ _READS_ONLY = ToolAnnotations(read_only_hint=True, destructive_hint=False, idemp
 
 
 class _Server(MCPServer[None]):
-    """The SDK's server, with one sentence for arguments that are not as declared."""
+    """The SDK's server, with one sentence for arguments that are not as declared, and none left without an answer."""
+
+    async def run_stdio_async(self) -> None:
+        """Serve on standard input and output."""
+        async with stdio_server() as (messages, answers):
+            server = self._lowlevel_server
+            await server.run(Mended(messages), answers, server.create_initialization_options())
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None

@@ -48,8 +48,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--foretrace-fail-on-increase",
         action="store_true",
-        help="fail a test that runs more kernels, launches, copies, waits or operators than its baseline "
-        "(without this an increase is reported at the end of the run)",
+        help="fail also the tests that only --foretrace-baseline holds to a baseline when they run more kernels, "
+        "launches, copies, waits or operators than it (tests with baseline=True fail without this)",
+    )
+    group.addoption(
+        "--foretrace-report-increase",
+        action="store_true",
+        help="only report at the end of the run that a test with baseline=True runs more than its baseline; also as "
+        "foretrace_report_increase = true in pytest's settings",
+    )
+    parser.addini(
+        "foretrace_report_increase",
+        "report what a test runs more than its baseline, and do not fail it (foretrace)",
+        type="bool",
+        default=False,
     )
     group.addoption(
         "--foretrace-traces",
@@ -66,8 +78,12 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known."""
+    """Make the mark known; refuse flags that contradict each other."""
     config.addinivalue_line("markers", _HELP)
+    if config.getoption("--foretrace-fail-on-increase") and config.getoption("--foretrace-report-increase"):
+        raise pytest.UsageError(
+            "--foretrace-fail-on-increase and --foretrace-report-increase contradict each other: give one of them"
+        )
 
 
 @pytest.hookimpl(trylast=True)
@@ -93,6 +109,19 @@ def _case_of(item: pytest.Item) -> Case:
 
         item.stash[_CASE] = Case(item)
     return item.stash[_CASE]
+
+
+def _case_now(item: pytest.Item) -> Case | None:
+    """The case of a test by the marks it has by now: a fixture may add one, which is not there when it is collected."""
+    __tracebackhide__ = True
+    if item.get_closest_marker(_MARK) is None:
+        return item.stash.get(_CASE, None)
+    try:
+        case = _case_of(item)
+        case.reread()
+    except pytest.UsageError as error:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+    return case
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -125,13 +154,13 @@ def profiled(request: pytest.FixtureRequest) -> Profiled:
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     """Record the body of a test function, and judge what was recorded when it is over."""
-    case = pyfuncitem.stash.get(_CASE, None)
+    case = _case_now(pyfuncitem)
     if case is not None:
         with case.body():
             return (yield)
     result = yield
-    case = pyfuncitem.stash.get(_CASE, None)
-    if case is not None:  # the fixture was asked for in the body
+    case = _case_now(pyfuncitem)
+    if case is not None:  # the fixture was asked for in the body, or the mark added there
         case.conclude()
     return result
 
@@ -139,9 +168,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Do the same with a method of a ``unittest.TestCase``, which ``pytest_pyfunc_call`` never sees."""
-    case = item.stash.get(_CASE, None)
     cls = getattr(item, "cls", None)
-    if case is None or not isinstance(item, pytest.Function) or not (cls and issubclass(cls, unittest.TestCase)):
+    if not isinstance(item, pytest.Function) or not (cls and issubclass(cls, unittest.TestCase)):
+        return (yield)
+    case = _case_now(item)
+    if case is None:
         return (yield)
     method = item.obj
     item.obj = body = _recorded(case, method)
@@ -200,3 +231,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
         for row in summary_lines(told):
             terminalreporter.write_line(row)
+    if terminalreporter.config.getoption("--foretrace-update") and not any(one["guarded"] for one in told):
+        terminalreporter.write_line(
+            "foretrace: no baseline was written: no test that ran to its end has baseline=True (--foretrace-baseline "
+            "makes them for all with the mark or the fixture)"
+        )

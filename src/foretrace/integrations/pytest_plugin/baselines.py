@@ -64,12 +64,12 @@ def summary(item: pytest.Item, records: Sequence[Recorded]) -> Baseline:
     """What a test ran, as its baseline says it."""
     from foretrace.analysis.baseline import made_on, part_of
 
-    on = [made_on(one.report, one.trace, one.side) for one in records]
+    on = [made_on(one.report, one.context) for one in records]
     # Of recordings on a GPU and without one, in one test, the first on a GPU says where the test ran.
     return Baseline(
         test=_name(item),
         made_on=next((made for made in on if made.gpu is not None), on[0]),
-        parts=[part_of(one.report, one.trace, one.side, one.label) for one in records],
+        parts=[part_of(one.report, one.context, one.label) for one in records],
     )
 
 

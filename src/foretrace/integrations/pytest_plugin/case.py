@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,16 +13,18 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from foretrace.capture.recording import Recording
-from foretrace.errors import CaptureError, ForetraceError
+from foretrace.errors import CaptureError, ForetraceError, InputError
 from foretrace.integrations.pytest_plugin import baselines
 from foretrace.integrations.pytest_plugin.marks import Asked, Wanted, read_marks
 from foretrace.integrations.pytest_plugin.measuring import Recorded
-from foretrace.integrations.pytest_plugin.places import places, places_of
+from foretrace.integrations.pytest_plugin.misspelt import misspelt
+from foretrace.integrations.pytest_plugin.places import places_of_change
 from foretrace.model.expectations import Checked, Outcome
 from foretrace.model.words import count
 
 if TYPE_CHECKING:
     from foretrace.capture.backend import Backend
+    from foretrace.model.baseline import Change
 
 __all__ = ["Case", "Told"]
 
@@ -41,7 +44,10 @@ class Told:
     unjudged: bool = False  # an expectation could not be judged, and not for want of a GPU
     skipped: bool = False  # for want of a GPU
     written: bool = False  # its baseline
+    reported: bool = False  # it ran more than its baseline, which was not to fail it
+    guarded: bool = False  # it was held to a baseline, or had one written
     increases: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -53,6 +59,10 @@ class Case:
         self._wanted: Wanted = read_marks(item, _MARK, fixture=_FIXTURE)
         self.name = item.name
         self.begin()
+
+    def reread(self) -> None:
+        """Read the marks again: a fixture may have added one. Raises ``pytest.UsageError``."""
+        self._wanted = read_marks(self._item, _MARK, fixture=_FIXTURE)
 
     def begin(self) -> None:
         """Forget an earlier run of the same test."""
@@ -111,7 +121,8 @@ class Case:
         if _FOLDER not in stash:
             request = getattr(self._item, "_request", None)  # the only way to a fixture from a hook
             if request is None:
-                stash[_FOLDER] = Path(tempfile.mkdtemp(prefix="foretrace-"))
+                folder = stash[_FOLDER] = Path(tempfile.mkdtemp(prefix="foretrace-"))
+                self._item.config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
             else:
                 stash[_FOLDER] = request.getfixturevalue("tmp_path_factory").mktemp("foretrace")
         return stash[_FOLDER]
@@ -141,6 +152,11 @@ class Case:
     def conclude(self) -> None:
         """The test's body is over: judge what was recorded, and fail or skip the test where that is the answer."""
         __tracebackhide__ = True
+        try:
+            self.reread()  # the test itself may have added one
+        except pytest.UsageError as error:
+            self._told.unjudged = True
+            raise pytest.fail.Exception(str(error), pytrace=False) from None
         with self._sentences():
             self._judge()
 
@@ -166,6 +182,15 @@ class Case:
             return self._wanted.baseline
         return bool(self._item.config.getoption("--foretrace-baseline"))
 
+    @property
+    def _fails_on_increase(self) -> bool:
+        """A baseline that the test asks for itself fails it; one that only the run asks for tells."""
+        config = self._item.config
+        if config.getoption("--foretrace-fail-on-increase"):
+            return True
+        told = config.getoption("--foretrace-report-increase") or config.getini("foretrace_report_increase")
+        return bool(self._wanted.baseline) and not told
+
     def check(self, recorded: Recorded, asked: Asked) -> Checked:
         """Judge one recording in the middle of the test; a broken expectation fails it there and then."""
         __tracebackhide__ = True
@@ -179,6 +204,8 @@ class Case:
         __tracebackhide__ = True
         asked = self._wanted.asked
         if (asked or self._guards_baseline) and not self._records:
+            if not self._fixture:
+                raise CaptureError("the mark came while the test ran, too late to record it: add it before")
             raise CaptureError(
                 f"the test takes the fixture {_FIXTURE} and recorded nothing with it, so there is nothing to judge"
             )
@@ -208,6 +235,9 @@ class Case:
         checked = recorded.judged(expectation)
         if not checked.outcomes:
             return checked, None
+        wrong = misspelt(checked)
+        if wrong is not None:
+            raise InputError(wrong)
         if not recorded.gpu:
             checked.surprises = []
         self._sections.append(self._section(recorded, checked))
@@ -223,23 +253,24 @@ class Case:
     def _section(self, recorded: Recorded, checked: Checked) -> str:
         from foretrace.report.check import render_check
 
-        text = render_check(checked)
-        told = places(recorded, checked)
-        text += "\nWHERE\n" + "".join(f"  {row}\n" for row in told) if told else ""
-        return text + f"\nthe trace: foretrace explain {recorded.path}\n"
+        return render_check(checked) + f"\nthe trace: foretrace explain {recorded.path}\n"
 
     def _against_baseline(self) -> str | None:
         """Write the baseline, or compare with it; returns the sentence for the test's failure (None: it held)."""
         for recorded in self._records:
             recorded.require_work()
         config = self._item.config
+        self._told.guarded = True
         path = baselines.path_of(self._item)
         new = baselines.summary(self._item, self._records)
+        here = any(recorded.gpu for recorded in self._records)
         if config.getoption("--foretrace-update"):
             said = baselines.accept(path, new)
             self._told.written = said is baselines.WRITTEN
-            self._told.held = said is not baselines.WRITTEN
+            self._told.held = said is baselines.SAME and not self._told.broken
             if said not in (baselines.WRITTEN, baselines.SAME):
+                if here:
+                    return f"nothing ran on the GPU that is here: {said}"
                 self._missing.append(said)
             return None
         old = baselines.read(path, new.test)
@@ -253,18 +284,30 @@ class Case:
 
         drift = against(old, new)
         name = baselines.shown(path, config)
-        text = render_drift(drift, name)
+        places = {change: places_of_change(change, self._records) for change in drift.more if change.paths}
+        text = render_drift(drift, name, places)
+        if places and not any(recorded.report.trace.has.stacks for recorded in self._records):
+            text += "\nthe line and module of a call are recorded with profiled(…, stacks=True)\n"
         text += "".join(f"\nthe trace: foretrace explain {recorded.path}\n" for recorded in self._records)
         self._sections.append(text)
         self._told.notes += drift.notes
-        if drift.unseen is not None:
-            self._missing.append(f"the kernels of the baseline ({drift.unseen})")
-        found = [change.text for change in drift.more]
-        if found and config.getoption("--foretrace-fail-on-increase"):
-            more = [*found[:_SHOWN], f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else found
+        found = drift.more
+        if found and self._fails_on_increase:
+            more = [_with_place(change, places.get(change, [])) for change in found[:_SHOWN]]
+            more += [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
             return f"more than in the baseline {name}: {'; '.join(more)}; accept it with --foretrace-update"
-        self._told.increases += found
-        self._told.held = True
+        if drift.unseen is not None:
+            if here:
+                return f"{drift.unseen}, though there is one: the program left it, or was not put on it"
+            self._missing.append(f"the kernels of the baseline ({drift.unseen})")
+        if not drift.compared:
+            raise CaptureError(
+                f"nothing of the baseline {name} can be compared with what ran; make it anew with --foretrace-update"
+            )
+        self._told.increases += [_with_place(change, places.get(change, [])) for change in found]
+        self._told.changes += [change.text for change in drift.changes if not change.more]
+        self._told.reported = bool(found)
+        self._told.held = not found and not self._told.broken
         return None
 
     # ---- the report ----
@@ -276,7 +319,7 @@ class Case:
             # A check that the test expects to fail, or a test that fails for another reason, is not of our sums.
             told = self._told
             told.broken, told.unjudged = told.broken and report.failed, told.unjudged and report.failed
-            told.held = told.held and report.passed
+            told.held, told.reported = told.held and report.passed, told.reported and report.passed
             if self._sections or asdict(self._told) != asdict(Told(self._item.nodeid)):
                 vars(report)["foretrace"] = asdict(self._told)
             self._failed = report.failed
@@ -297,15 +340,18 @@ class Case:
                 file.unlink(missing_ok=True)
 
 
+def _with_place(change: Change, places: list[str]) -> str:
+    """``1 call of aten::contiguous a step more (after aten::gelu, before aten::linear)``."""
+    return change.text + (f" ({places[0]})" if places else "")
+
+
 def _problem(checked: Checked, recorded: Recorded, *, many: bool) -> str | None:
     """``1 of 3 expectations is broken: gemm == 3 is 2 (…)``; None where all held. ``many``: recordings of the test."""
     lead = f"{recorded.label}: " if many else ""
     total = count(len(checked.outcomes), "expectation")
     broken = [outcome for outcome in checked.outcomes if outcome.state == "broken"]
     if broken:
-        said = "; ".join(_told(outcome, recorded) for outcome in broken[:_SHOWN]) + (
-            "; …" if len(broken) > _SHOWN else ""
-        )
+        said = "; ".join(_told(outcome) for outcome in broken[:_SHOWN]) + ("; …" if len(broken) > _SHOWN else "")
         return f"{lead}{len(broken)} of {total} {'is' if len(broken) == 1 else 'are'} broken: {said}"
     unknown = [outcome for outcome in checked.outcomes if outcome.state == "unknown"]
     if unknown:
@@ -314,8 +360,7 @@ def _problem(checked: Checked, recorded: Recorded, *, many: bool) -> str | None:
     return None
 
 
-def _told(outcome: Outcome, recorded: Recorded) -> str:
+def _told(outcome: Outcome) -> str:
     seen = f" is {outcome.observed}" if outcome.observed is not None else " does not hold"
-    # Of calls of an operator the places say more than the check, which speaks of kernels.
-    because = "; ".join(places_of(outcome, recorded) or [account.text for account in outcome.accounts[:2]])
+    because = "; ".join(account.text for account in outcome.accounts[:2])
     return f"{outcome.expectation}{seen}" + (f" ({because})" if because else "")

@@ -15,11 +15,12 @@ from foretrace.capture.plan import CaptureWarning
 from foretrace.capture.recording import Recording
 from foretrace.errors import CaptureError, ForetraceError, InputError, ScheduleError
 from foretrace.knowledge.baseline import MOST_TIMED_RUNS, RECORDED_STEPS, TIMED_RUNS, TIMING_BUDGET_S, WARM_STEPS
-from foretrace.model.sidefile import Schedule, SideFile, Unprofiled, read_side
+from foretrace.model.sidefile import Schedule, SideFile, Unprofiled
 from foretrace.model.words import count
 
 if TYPE_CHECKING:
     from foretrace.analysis.context import Context
+    from foretrace.analysis.explained import Explained
     from foretrace.integrations.pytest_plugin.case import Case
     from foretrace.model.comparison import Comparison
     from foretrace.model.expectations import Checked, Expectation
@@ -255,30 +256,30 @@ class Recorded:
         return bool(self.path) and bool(set(self._recording.side.options.activities) - {"CPU"})
 
     @cached_property
+    def _explained(self) -> Explained:
+        from foretrace.analysis.explained import explained
+
+        return explained(self.path)
+
+    @property
     def trace(self) -> Trace:
         """The trace, as ``foretrace.load`` reads it."""
-        from foretrace.trace import load
+        return self._explained.trace
 
-        return load(self.path)
-
-    @cached_property
+    @property
     def side(self) -> SideFile | None:
         """What is known of the recording that the trace does not hold."""
-        return read_side(self.path)
+        return self._explained.side
 
-    @cached_property
+    @property
     def context(self) -> Context:
         """What the passes of an explanation share."""
-        from foretrace.analysis.context import Context
+        return self._explained.context
 
-        return Context(trace=self.trace, side=self.side)
-
-    @cached_property
+    @property
     def report(self) -> Report:
         """The trace explained, as ``foretrace.explain`` does."""
-        from foretrace.analysis import explain
-
-        return explain(self.trace, side=self.side)
+        return self._explained.report
 
     @property
     def step_us(self) -> float | None:
@@ -290,7 +291,7 @@ class Recorded:
         """The expectation held against this recording, whatever comes of it."""
         from foretrace.prediction.expect.checker import judge
 
-        return judge(self.report, expectation, trace=self.trace, side=self.side)
+        return judge(self.report, expectation, context=self.context)
 
     def check(self, *lines: str | Expectation, **words: Any) -> Checked:
         """Fail the test where an expectation is broken; takes what the mark takes.

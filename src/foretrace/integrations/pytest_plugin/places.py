@@ -1,56 +1,34 @@
-"""Where the calls of an operator come from, for an expectation about their number that is broken."""
+"""Where the calls are made that a test makes more than its baseline."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
-
-from foretrace.knowledge.baseline import operator_name, taken_apart
-from foretrace.knowledge.kineto import RowKind
-from foretrace.model.expectations import Checked, Outcome
-from foretrace.model.words import listed
-from foretrace.prediction.expect.subject import matches
 
 if TYPE_CHECKING:
     from foretrace.integrations.pytest_plugin.measuring import Recorded
-    from foretrace.trace import Trace
+    from foretrace.model.baseline import Change
 
-__all__ = ["places", "places_of"]
+__all__ = ["places_of_change"]
 
-_SHOWN = 4
-
-
-def places(recorded: Recorded, checked: Checked) -> list[str]:
-    """One line a broken expectation about the calls of an operator."""
-    found = {o.expectation: places_of(o, recorded) for o in checked.outcomes if o.state == "broken"}
-    return [f"{expectation}: {'; '.join(said)}" for expectation, said in found.items() if said]
+_SHOWN = 3
 
 
-def places_of(outcome: Outcome, recorded: Recorded) -> list[str]:
-    """``2 × in aten::linear → aten::addmm``, of the last step that breaks it; empty for other expectations."""
-    wanted = outcome.scope.op
-    if outcome.quantity != "calls" or wanted is None:
-        return []
-    trace, context = recorded.trace, recorded.context
-    broken = [step.index for step in outcome.steps if step.state == "broken"]
-    rows = [
-        row
-        for row in trace.rows(RowKind.OPERATOR).tolist()
-        if broken and int(context.attribution.step[row]) == broken[-1]
-    ]
-    called = [row for row in rows if matches(trace.name(row), wanted)]
-    inside = set(called)
-    called = [row for row in called if not any(up in inside for up in trace.forest.ancestors(row))]
-    paths = Counter(_path(trace, row) for row in called)
-    said = [f"{times} × {path}" if times > 1 else path for path, times in paths.items()]
-    if len(said) > _SHOWN:
-        said = [*said[:_SHOWN], f"{len(said) - _SHOWN} other places"]
-    instead = taken_apart(wanted, {trace.name(row) for row in rows})
-    return [*said, f"beside it {listed(instead)}, which do the same in {len(instead)} calls"] if instead else said
+def places_of_change(change: Change, records: Sequence[Recorded]) -> list[str]:
+    """``after aten::gelu, before aten::linear``, or with stacks ``model.py:12 in forward``; one line a place."""
+    from foretrace.analysis.baseline import rows_at
+    from foretrace.analysis.callsites import site
 
-
-def _path(trace: Trace, row: int) -> str:
-    """The operators around a row, outermost first, and its own name."""
-    around = [up for up in trace.forest.ancestors(row) if trace.kind[up] == RowKind.OPERATOR]
-    names = [operator_name(trace.name(up)) for up in (row, *around)]
-    return " → ".join(name for name in reversed(names) if name is not None)
+    recorded = next((one for one in records if one.label == change.part), records[0])
+    context = recorded.context
+    found = [(path, row) for path in change.paths for row in rows_at(context, path)]
+    said: dict[str, None] = {}
+    for path, row in found:
+        if place := site(context, row):
+            said[f"{path[-1]}: {place}" if len(change.paths) > 1 else place] = None
+    lines = list(said)
+    if change.times and len(found) > change.times:
+        lines = [f"{change.times} of these {len(found)} calls: {'; '.join(lines[:_SHOWN])}"] if lines else []
+    if len(lines) > _SHOWN:
+        lines = [*lines[:_SHOWN], f"{len(lines) - _SHOWN} other places"]
+    return lines

@@ -10,7 +10,13 @@ from foretrace.model.words import count
 __all__ = ["summary_lines"]
 
 # What is counted → how the sum says it; baselines apart, for "2 baselines written" has another form.
-_COUNTED = {"held": "held", "broken": "broken", "unjudged": "not judged", "skipped": "skipped (no GPU)"}
+_COUNTED = {
+    "held": "held",
+    "broken": "broken",
+    "reported": "more than the baseline (reported)",
+    "unjudged": "not judged",
+    "skipped": "skipped (no GPU)",
+}
 
 
 def summary_lines(told: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -20,6 +26,12 @@ def summary_lines(told: Sequence[Mapping[str, Any]]) -> list[str]:
         f"foretrace: {one['test']}: more than in the baseline: {text} (--foretrace-fail-on-increase fails on it)"
         for one in told
         for text in one["increases"]
+    ]
+    lines += [
+        f"foretrace: {one['test']}: not as in the baseline, and no increase: {'; '.join(one['changes'])} "
+        "(--foretrace-update accepts it)"
+        for one in told
+        if one["changes"]
     ]
     sums = [f"{number} {words}" for key, words in _COUNTED.items() if (number := sum(bool(one[key]) for one in told))]
     written = sum(bool(one["written"]) for one in told)

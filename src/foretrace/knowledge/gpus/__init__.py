@@ -20,7 +20,7 @@ from foretrace.knowledge.gpus.amd import AMD
 from foretrace.knowledge.gpus.datasheet import Gpu
 from foretrace.knowledge.gpus.nvidia import NVIDIA
 
-__all__ = ["Gpu", "all_gpus", "find", "peak_for"]
+__all__ = ["Gpu", "all_gpus", "bandwidth_label", "find", "is_bandwidth", "peak_for"]
 
 TABLE: tuple[Gpu, ...] = (*NVIDIA, *AMD)
 
@@ -130,3 +130,16 @@ def peak_for(gpu: Gpu, dtype: str, tensor_cores: bool) -> tuple[float, str] | No
         label = f"{key} (no {unit} cores), {gpu.short} datasheet"
     rate = gpu.peak_tflops.get(key)
     return None if rate is None else (rate, label)
+
+
+_BANDWIDTH = "memory bandwidth"
+
+
+def bandwidth_label(gpu: Gpu) -> str:
+    """The name of the rate that memory traffic is held against: ``"memory bandwidth, H200 … datasheet"``."""
+    return f"{_BANDWIDTH}, {gpu.name} datasheet"
+
+
+def is_bandwidth(label: str) -> bool:
+    """Whether a peak's name is that of a memory bandwidth, and not one of `peak_for`."""
+    return label.startswith(f"{_BANDWIDTH}, ")

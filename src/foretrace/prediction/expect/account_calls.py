@@ -7,11 +7,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from foretrace.analysis.callsites import called_in, site
+from foretrace.knowledge.baseline import taken_apart
 from foretrace.knowledge.differences import NO_QUERY_FAMILIES, TRITON_FAMILIES
 from foretrace.knowledge.kernels import decode
-from foretrace.knowledge.kineto import Call
+from foretrace.knowledge.kineto import Call, RowKind
 from foretrace.model.expectations import Account
 from foretrace.model.report import Kernel
+from foretrace.model.words import listed
 from foretrace.prediction.expect.account_kernels import done_elsewhere
 from foretrace.prediction.expect.accounts import Case
 from foretrace.prediction.expect.subject import Subject
@@ -117,11 +120,53 @@ def frames(case: Case) -> Iterator[Account]:
 
 
 def calls(case: Case) -> Iterator[Account]:
-    """The calls of the scope, where there are too many; the fused kernels that do its work, where there are too few."""
+    """The calls of the scope, where there are too many; what does its work instead, where there are too few."""
     if case.difference > 0:
-        yield from _by_name(case, "of_operator")
-    else:
-        yield from done_elsewhere(case)
+        yield from _called(case, "calls_made")
+        return
+    elsewhere = list(done_elsewhere(case))
+    yield from elsewhere
+    yield from _taken_apart(case)
+    if not elsewhere:
+        yield from _called(case, "calls_left")
+
+
+def _called(case: Case, fact: str) -> Iterator[Account]:
+    """``2 × aten::linear → aten::addmm``: each call with the operators around it, and its line where stacks tell it."""
+    context = case.subject.context
+    rows = list(case.seen.rows) if case.seen is not None else []
+    if context is None or not rows:
+        return
+    stacks = case.subject.report.trace.has.stacks
+    places = Counter(
+        called_in(context, row) + (f" ({where})" if (stacks or len(rows) == 1) and (where := _site(case, row)) else "")
+        for row in rows
+    )
+    lead = "there: " if fact == "calls_left" else ""
+    yield case.account(fact, lead + ", ".join(_brief(places)), rows=rows, count=case.difference)
+
+
+def _site(case: Case, row: int) -> str:
+    """Where the outermost operator around a call was called."""
+    context = case.subject.context
+    assert context is not None
+    around = [up for up in (row, *context.trace.forest.ancestors(row)) if context.trace.kind[up] == RowKind.OPERATOR]
+    return site(context, around[-1]) if around else ""
+
+
+def _taken_apart(case: Case) -> Iterator[Account]:
+    """The operators that do in several calls what the expected one does in one."""
+    context, wanted = case.subject.context, case.clause.scope.op
+    if context is None or wanted is None:
+        return
+    trace = context.trace
+    step = case.view.step.index
+    rows = [row for row in context.operator_rows.tolist() if int(context.attribution.step[row]) == step]
+    parts = taken_apart(wanted, {trace.name(row) for row in rows})
+    if parts:
+        of_parts = [row for row in rows if trace.name(row) in parts]
+        text = f"{listed(parts)} run in this step: together they do what {wanted} does in one call"
+        yield case.account("taken_apart", text, rows=of_parts)
 
 
 def _by_name(case: Case, fact: str) -> Iterator[Account]:

@@ -1,6 +1,8 @@
 """Accounts of times: kernels where the GPU works too long, idle causes where it waits, operators on the CPU.
 
-A time that is too short has no row to blame: nothing is said of it, but for kernels, which are listed.
+A time that is too short has no row to blame: nothing is said of it, but for kernels, which are listed. Parts that add
+up to more than the time looked at (recorded under the profiler, or at once on several threads) are told as shares of
+what was recorded; where that is many times as long, it was another kind of step, and its parts are withheld.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from foretrace.knowledge.expectations import OTHER_STEP_TIMES
 from foretrace.knowledge.limits import OVERHEAD_SHARE
 from foretrace.model.expectations import Account
 from foretrace.model.report import Kernel
@@ -19,6 +22,7 @@ __all__ = ["cpu_time", "idle_time", "kernel_time", "step_time", "unprofiled_time
 
 _SHOWN = 4
 _WORTH = 0.05  # share of the whole from which a part is named
+_SLACK = 1.02  # parts are rounded, each by itself
 _MOST = 0.5  # share of it from which the parts named are most of it
 
 
@@ -45,7 +49,10 @@ def kernel_time(case: Case) -> Iterator[Account]:
     if parts:
         # Of too little time, and of a small part, the list says what there is and is no reason.
         why = None if case.difference > 0 and told >= _MOST * total else ""
-        yield case.account("time_of_kernels", case.where + ", ".join(parts), work=longest, why=why)
+        seen = case.seen.value if case.seen is not None else None
+        at_once = seen is not None and not case.of_ratio and total > seen * _SLACK
+        lead = f"of {time(total)} of kernels, some of which ran at once: " if at_once else ""
+        yield case.account("time_of_kernels", case.where + lead + ", ".join(parts), work=longest, why=why)
 
 
 def idle_time(case: Case) -> Iterator[Account]:
@@ -94,14 +101,23 @@ def cpu_time(case: Case) -> Iterator[Account]:
     by_name: dict[str, list[int]] = {}
     for row in _operators(case) or case.view.rows:
         by_name.setdefault(trace.name(row), []).append(row)
-    ranked = sorted(by_name.items(), key=lambda item: -int(trace.duration[item[1]].sum()))[:_SHOWN]
-    parts = []
-    for name, rows in ranked:
-        times = f"{len(rows)} × " if len(rows) > 1 else ""
-        parts.append(f"{times}{name} {time(int(trace.duration[rows].sum()) / 1000)}")
-    if parts:
-        longest = [max(rows, key=lambda row: int(trace.duration[row])) for _, rows in ranked]
+    spent = {name: int(trace.duration[rows].sum()) / 1000 for name, rows in by_name.items()}
+    ranked = sorted(spent, key=lambda name: -spent[name])[:_SHOWN]
+    total, whole = sum(spent.values()), case.seen.value if case.seen is not None else None
+    longest = [max(by_name[name], key=lambda row: int(trace.duration[row])) for name in ranked]
+    if not ranked:
+        return
+    called = {name: f"{len(rows)} × {name}" if len(rows) > 1 else name for name, rows in by_name.items()}
+    if not whole or total <= whole * _SLACK:
+        parts = [f"{called[name]} {time(spent[name])}" for name in ranked]
         yield case.account("time_of_host", case.where + ", ".join(parts), rows=longest)
+    elif total <= whole * OTHER_STEP_TIMES:
+        parts = [f"{called[name]} {share_of(spent[name] / total)}" for name in ranked]
+        text = f"of {time(total)} of CPU time under the profiler: {', '.join(parts)}"
+        yield case.account("shares_of_host", case.where + text, rows=longest)
+    else:
+        text = f"the operators of the recorded step took {time(total)}, {total / whole:.0f} times as long"
+        yield case.account("recorded_apart", case.where + text, rows=longest)
 
 
 def unprofiled_time(case: Case) -> Iterator[Account]:
@@ -119,7 +135,14 @@ def unprofiled_time(case: Case) -> Iterator[Account]:
     share = min(1.0, busy.value / timing.median_us)
     if share >= OVERHEAD_SHARE and not case.of_ratio:
         yield from kernel_time(replace(case, seen=busy, of_many=False))
-    left = max(0.0, timing.median_us - busy.value)
+    left = timing.median_us - busy.value
+    if left < 0:
+        yield case.account(
+            "recorded_apart",
+            f"without the profiler a step takes {time(timing.median_us)}, less than the {time(busy.value)} that the "
+            "GPU worked in the recorded one",
+        )
+        return
     yield case.account(
         "unprofiled_rest",
         f"without the profiler a step takes {time(timing.median_us)}; the GPU works {time(busy.value)} of it "

@@ -6,13 +6,17 @@ an entry of ``knowledge/differences.py``; a finding of the report that tells the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
+from foretrace.analysis.context import Context
 from foretrace.knowledge.differences import DIFFERENCES
 from foretrace.knowledge.kernels import KINDS
 from foretrace.model.expectations import Account, Clause, Range
 from foretrace.model.report import Evidence, Kernel, Transfer
+from foretrace.model.words import count
 from foretrace.prediction.expect.observe import observe
 from foretrace.prediction.expect.quantities import find, ratio_of
 from foretrace.prediction.expect.relations import Answer
@@ -187,8 +191,19 @@ def _lacks(case: Case) -> bool:
 
 def _nothing_there(case: Case) -> Account:
     """What is said where no event stands for what was expected: what the place holds instead."""
-    view = case.view
+    view, context = case.view, case.subject.context
+    if case.clause.quantity == "calls" or not case.subject.report.trace.has.gpu:
+        names = Counter() if context is None else _operators_of(context, view.step.index)
+        held = count(sum(names.values()), "operator") if names else "no operator"
+        near = get_close_matches(case.clause.scope.op or "", names, n=1)
+        held += f"; the nearest name is {near[0]}" if near else ""
+        return case.account("not_there", f"nothing here stands for it; the step holds {held}")
     parts = [(len(view.kernels), "kernel"), *((sum(t.kind == k for t in view.transfers), k) for k in _TRANSFERS)]
     held = ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for number, word in parts)
     text = f"nothing here stands for it; the place holds {held}"
     return case.account("not_there", text, work=view.kernels[:1])
+
+
+def _operators_of(context: Context, step: int) -> Counter[str]:
+    rows = context.operator_rows.tolist()
+    return Counter(context.trace.name(row) for row in rows if int(context.attribution.step[row]) == step)

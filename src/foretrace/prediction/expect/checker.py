@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from foretrace.analysis.context import Context
-from foretrace.analysis.explain import explain as explain_trace
+from foretrace.analysis.explain import report_from
+from foretrace.analysis.explained import explained
 from foretrace.errors import InputError
 from foretrace.model.expectations import (
     EVERYWHERE,
@@ -21,7 +22,7 @@ from foretrace.model.expectations import (
 )
 from foretrace.model.report import Report, Step
 from foretrace.model.reportfile import read_report
-from foretrace.model.sidefile import SideFile, read_side
+from foretrace.model.sidefile import SideFile
 from foretrace.prediction.expect import words
 from foretrace.prediction.expect.accounts import Case, excess, explain
 from foretrace.prediction.expect.language import clause_text, expect
@@ -32,7 +33,6 @@ from foretrace.prediction.expect.seen import Seen
 from foretrace.prediction.expect.subject import Subject, View
 from foretrace.prediction.expect.surprises import surprises
 from foretrace.prediction.expect.toml_reader import read_toml
-from foretrace.trace.load import load
 from foretrace.trace.table import Trace
 
 __all__ = ["check", "judge"]
@@ -68,9 +68,11 @@ def check(target: Trace | Report | str | Path, expectation: Expectation | str | 
         return judge(target, expectation)
     if not isinstance(target, Trace) and (report := read_report(target)) is not None:
         return judge(report, expectation)
-    side = None if isinstance(target, Trace) else read_side(target)
-    trace = target if isinstance(target, Trace) else load(target)
-    return judge(explain_trace(trace, side=side), expectation, trace=trace, side=side)
+    if isinstance(target, Trace):
+        context = Context(trace=target)
+        return judge(report_from(context), expectation, context=context)
+    read = explained(target)
+    return judge(read.report, expectation, context=read.context)
 
 
 def judge(
@@ -80,10 +82,13 @@ def judge(
     trace: Trace | None = None,
     side: SideFile | None = None,
     steps: Sequence[int] | None = None,
+    context: Context | None = None,
 ) -> Checked:
-    """Like ``check`` for a trace that is explained already; ``steps`` are those the report was made of."""
-    context = None
-    if trace is not None:
+    """Like ``check`` for a trace that is explained already; ``steps`` are those the report was made of.
+
+    ``context``, where it is at hand, is what the report was made from, and stands for trace, side file and steps.
+    """
+    if context is None and trace is not None:
         context = Context(trace=trace, side=side, selected=None if steps is None else list(steps))
     subject = Subject(report, context)
     bench = _Bench(subject, expectation)
@@ -135,8 +140,8 @@ class _Bench:
             return self._of_trace(clause)
         judged = [self._judged(clause, step) for step in self.subject.steps(clause.scope)]
         there = [one for one in judged if one.view.absent is None]
-        # A region that runs in some steps only is judged where it runs.
-        judged = there or judged
+        # A region that runs in some steps only is judged where it runs, and so is what is asked for inside of it.
+        judged = there or [one for one in judged if not one.view.outside] or judged
         state: State = _worst([one.state for one in judged]) if judged else "unknown"
         wrong = [one for one in judged if one.state == "broken"]
         broken = self._telling(clause, wrong, len(judged)) if wrong else None
@@ -150,6 +155,7 @@ class _Bench:
             "; ".join(reasons),
             broken=broken,
             of_many=len(judged) > 1,
+            note=next((one.view.note for one in judged if clause.quantity == "calls"), None),
             steps=[
                 StepOutcome(
                     index=one.step.index,
@@ -171,6 +177,7 @@ class _Bench:
         *,
         broken: _Judged | None = None,
         of_many: bool = False,
+        note: str | None = None,
         steps: Sequence[StepOutcome] = (),
     ) -> Outcome:
         quantity = find(clause.quantity)
@@ -187,6 +194,7 @@ class _Bench:
             observed=seen,
             state=state,
             reason=reason if state == "unknown" else None,
+            note=note if state == "held" else None,
             steps=list(steps),
             accounts=self._accounts(clause, broken, of_many) if state == "broken" and broken is not None else [],
         )
@@ -195,9 +203,11 @@ class _Bench:
         view = self.subject.view(clause.scope, step)
         quantity = find(clause.quantity)
         gpu = quantity is not None and quantity.gpu
-        if view.missing and clause.quantity != "calls" and distrusted(self.subject, gpu=gpu) is None:
-            # A misspelt name must not let a clause pass.
-            return _Judged(step, view, "broken", None, None)
+        if view.missing and view.uncounted is None and clause.scope.op is not None and clause.quantity != "calls":
+            # That the operator never ran is known; nothing can be held of what it did.
+            why = distrusted(self.subject, gpu=gpu)
+            if why is None:
+                return _Judged(step, view, "broken", None, None)
         if clause.range is None:
             said = answer(self.subject, view, clause, self._other)
             return _Judged(step, view, said.state, said.observed, said.reason, answer=said)
@@ -244,9 +254,8 @@ class _Bench:
         """The other trace, read once however many clauses name it."""
         if path not in self._others:
             try:
-                trace = load(path)
+                read = explained(path)
             except InputError as error:
                 raise InputError(f"same_kernels_as: {error}") from None
-            side = read_side(path)
-            self._others[path] = Subject(explain_trace(trace, side=side), Context(trace=trace, side=side))
+            self._others[path] = Subject(read.report, read.context)
         return self._others[path]

@@ -90,4 +90,7 @@ def peak_memory(subject: Subject, view: View) -> Seen:
             total = whole(args.get("Total Allocated"))
             if args.get("Device Type") == _GPU_DEVICE and total is not None and total > best:
                 best, at = total, row
-    return Seen(best, rows=(at,)) if at >= 0 else unknown(unknown_because("no_memory"))
+    if at >= 0:
+        return Seen(best, rows=(at,))
+    on_gpu = any(trace.args(row).get("Device Type") == _GPU_DEVICE for row in rows.tolist())
+    return unknown(unknown_because("no_allocation" if on_gpu else "no_gpu_memory"))

@@ -5,7 +5,6 @@ Both, and the TOML form of ``toml_reader``, make the same clauses; ``clause_text
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args
@@ -14,6 +13,7 @@ from foretrace.errors import InputError
 from foretrace.knowledge.kernels import KINDS
 from foretrace.model.expectations import EVERYWHERE, Clause, Expectation, Range, Scope
 from foretrace.model.report import Bound, KernelBound
+from foretrace.prediction.expect.places import ambiguous, not_one_place, one_place, quoted, unquoted
 from foretrace.prediction.expect.quantities import FIELDS, QUANTITIES, SCOPES, find, ratio_of, suggestion
 from foretrace.prediction.expect.sense import problems
 from foretrace.prediction.expect.values import range_text, range_value
@@ -44,7 +44,6 @@ _CLAUSE = (
 _LINE = re.compile(rf"(?:(?P<scope>{_ITEM}(?:,\s+{_ITEM})*):\s+)?{_CLAUSE}", re.DOTALL)
 _SCOPE_ITEM = re.compile(rf'(?:(?P<kind>step|region|module|op)\s+)?(?P<name>{_QUOTED}|[^",]+)(?:,\s+|\Z)')
 _FIELD = re.compile(rf"\s*(?P<field>\w+)\s*=\s*(?P<value>{_QUOTED}|[^,\"]+?)\s*(?:,|\Z)")
-_PLAIN = re.compile(r"[\w.*?:#+-]+(?: [\w.*?:#+/-]+)*\Z")
 
 
 def expect(
@@ -68,7 +67,8 @@ def expect(
         lines: clauses in the one-line form of the command line, or other expectations.
         step: where the quantities are looked at: a step, by its position or its label such as ``"#3"``. Without any
             of these four, every active step must hold them.
-        region: likewise, a ``record_function`` label; this name and the next two may be globs.
+        region: likewise, a ``record_function`` label; this name and the next two may be globs. A name that reads like
+            two places (``mlp: op aten::mm``) is refused; a label that is so called stands in double quotes.
         module: likewise, an ``nn.Module`` frame.
         op: likewise, an operator.
         kernel: patterns over the fields of kernels (``name``, ``tile``, ``layout``, ``parts``, …), each with a
@@ -79,7 +79,8 @@ def expect(
     Raises:
         InputError: an unknown name, a value of the wrong type, or clauses that cannot all hold.
     """
-    scope = _scope({"step": step, "region": region, "module": module, "op": op})
+    given = {"step": step, "region": region, "module": module, "op": op}
+    scope = _scope({kind: one_place(kind, name) for kind, name in given.items()})
     found: list[Clause] = []
     for line in lines:
         if isinstance(line, Expectation):
@@ -187,19 +188,19 @@ def clause_text(clause: Clause) -> str:
         said = range_text(clause.range)
         value = said if said[0] in "<>" else f"== {said}"
     else:
-        value = "== " + (" | " if clause.quantity == "bound" else ", ").join(_quoted(word) for word in clause.words)
+        value = "== " + (" | " if clause.quantity == "bound" else ", ").join(quoted(word) for word in clause.words)
     return f"{scope}: {subject} {value}" if scope else f"{subject} {value}"
 
 
 def _scope_text(scope: Scope) -> str:
     """``step #3, region mlp_fwd``; empty for every step."""
     parts = [(kind, getattr(scope, kind)) for kind in SCOPES]
-    return ", ".join(f"{kind} {_quoted(name)}" for kind, name in parts if name is not None)
+    return ", ".join(f"{kind} {quoted(name)}" for kind, name in parts if name is not None)
 
 
 def _pattern_text(pattern: tuple[tuple[str, str], ...]) -> str:
     """``layout=TN, tile=256x128``."""
-    return ", ".join(f"{field}={_quoted(value)}" for field, value in pattern)
+    return ", ".join(f"{field}={quoted(value)}" for field, value in pattern)
 
 
 # ---- parts ----
@@ -309,10 +310,12 @@ def _scope(parts: Mapping[str, object]) -> Scope:
 def _scope_parts(text: str | None) -> dict[str, object]:
     parts: dict[str, object] = {}
     for match in _SCOPE_ITEM.finditer(text or ""):
-        kind = match["kind"] or "region"
+        kind, name = match["kind"] or "region", match["name"].strip()
+        if not name.startswith('"') and ambiguous(name):
+            raise InputError(not_one_place(match["kind"], name))
         if kind in parts:
             raise InputError(f"two scopes of one kind ({kind}) cannot both be meant")
-        parts[kind] = _unquoted(match["name"].strip())
+        parts[kind] = unquoted(name)
     return parts
 
 
@@ -325,7 +328,7 @@ def _fields(text: str) -> dict[str, object]:
             raise InputError(f"{text[at:].strip()!r} is no FIELD=PATTERN")
         if match["field"] in fields:
             raise InputError(f"{match['field']} is given twice")
-        fields[match["field"]] = _unquoted(match["value"])
+        fields[match["field"]] = unquoted(match["value"])
         at = match.end()
     return fields
 
@@ -368,20 +371,7 @@ def _unsigned(name: str, rest: str) -> object:
     items: list[str] = []
     for piece in pieces:
         if piece.startswith('"'):
-            items.append(str(_unquoted(piece)))
+            items.append(str(unquoted(piece)))
         else:
             items += [part for part in re.split(separator, piece.strip()) if part.strip(" |,")]
     return items
-
-
-def _quoted(text: str) -> str:
-    return text if _PLAIN.match(text) and not text.endswith(":") else json.dumps(text, ensure_ascii=False)
-
-
-def _unquoted(text: str) -> str:
-    if not text.startswith('"'):
-        return text
-    try:
-        return str(json.loads(text))
-    except ValueError:
-        raise InputError(f"{text} is no quoted text") from None

@@ -124,8 +124,8 @@ def _calls(name: str) -> Callable[[Subject, View], Seen]:
 def _scope_calls(subject: Subject, view: View) -> Seen:
     if subject.context is None:
         return unknown(unknown_because("no_trace"))
-    if view.absent is not None and view.scope.module is not None:
-        return unknown(view.absent)
+    if view.uncounted is not None:
+        return unknown(view.uncounted)
     return Seen(len(view.rows), rows=tuple(view.rows))
 
 

@@ -13,12 +13,13 @@ from functools import cached_property
 import numpy as np
 
 from foretrace.analysis.context import Context
-from foretrace.errors import InputError
 from foretrace.knowledge.expectations import unknown_because
 from foretrace.knowledge.kineto import RowKind, module_name
 from foretrace.model.expectations import Scope
 from foretrace.model.report import Evidence, Kernel, Report, Step, Transfer
+from foretrace.prediction.expect.absence import absence_of
 from foretrace.prediction.expect.compiled import Compiled, compiled_of
+from foretrace.trace.steps import select_steps
 
 __all__ = ["Subject", "View", "matches"]
 
@@ -40,6 +41,9 @@ class View:
         calls: trace rows of the API calls inside; None where the trace recorded none, or is not at hand.
         absent: why the scope is not in this step, None where it is.
         missing: whether its name occurs nowhere in a trace that records such rows.
+        uncounted: why not even how often it ran is known, None where that is 0 or more.
+        note: what is to be said beside the 0 of a place that never ran.
+        outside: whether it is asked for inside of a place that does not run in this step.
         hidden: why GPU work of the scope may be missing from it (graph replays), None where nothing is.
     """
 
@@ -52,6 +56,9 @@ class View:
     absent: str | None = None
     hidden: str | None = None
     missing: bool = False
+    uncounted: str | None = None
+    note: str | None = None
+    outside: bool = False
 
 
 @dataclass(eq=False)
@@ -76,19 +83,8 @@ class Subject:
         wanted = scope.step
         if wanted is None:
             return self.active
-        if wanted.isdecimal():
-            found = [step for step in self.report.steps if step.index == int(wanted)]
-        else:
-            found = [
-                step
-                for step in self.report.steps
-                if step.label == wanted or (wanted.startswith("#") and step.label.endswith(wanted))
-            ]
-        if not found:
-            choices = ", ".join(f"{step.index} ({step.label})" for step in self.report.steps[:_LISTED])
-            more = ", …" if len(self.report.steps) > _LISTED else ""
-            raise InputError(f"an expectation speaks of step {wanted!r}; the trace has {choices or 'no step'}{more}")
-        return found
+        chosen = select_steps(self.report.steps, [wanted], what="the step of an expectation is")
+        return [step for step in self.report.steps if step.index in chosen]
 
     def view(self, scope: Scope, step: Step) -> View:
         """The part of a step that a scope names."""
@@ -186,10 +182,15 @@ class Subject:
             rows=self._outermost(parts, step),
         )
         if not view.rows:
-            view.absent, view.missing = self._absent(parts)
+            around = len(parts) == 1 or bool(self._outermost(parts[:-1], step))
+            absence = absence_of(trace, parts, self._named, around=around)
+            view.absent, view.missing, view.note = absence.reason, absence.missing, absence.note
+            view.uncounted, view.outside = absence.uncounted, absence.outside
         replayed = sum(kernel.graph for kernel in whole.kernels) - sum(kernel.graph for kernel in view.kernels)
         if replayed and scope.region is None:
             view.hidden = unknown_because("graph_hides_scope", count=replayed)
+            if view.absent is not None and scope.module is not None:
+                view.uncounted = view.hidden
             view.absent, view.missing = view.hidden if view.absent is not None else None, False
         return view
 
@@ -249,38 +250,6 @@ class Subject:
         answer = row >= 0 and known[row]
         known.update(dict.fromkeys(passed, answer))
         return answer
-
-    def _absent(self, parts: list[tuple[str, str]]) -> tuple[str, bool]:
-        """Why a scope holds nothing (its name is not in the trace, or not in this step), and whether it is missing.
-
-        It is missing where the trace records such rows and none has the name: labels come with the operators.
-        """
-        assert self.context is not None
-        from difflib import get_close_matches
-
-        trace = self.context.trace
-        for kind, wanted in parts:
-            if self._named(kind, wanted):
-                continue
-            kinds = (
-                (RowKind.OPERATOR,)
-                if kind == "op"
-                else (RowKind.PYTHON,)
-                if kind == "module"
-                else (RowKind.ANNOTATION,)
-            )
-            names = {trace.names[i] for i in set(trace.name_id[trace.rows(*kinds)].tolist())}
-            names -= {span.label for span in trace.steps}
-            if kind == "module":
-                names = {found for name in names if (found := module_name(name)) is not None}
-                if not names:
-                    return unknown_because("no_modules", name=wanted), False
-            near = get_close_matches(wanted, sorted(names), n=1, cutoff=0.5) or sorted(names)[:_LISTED]
-            there = f"it has {', '.join(near)}" if near else "it has none at all"
-            word = {"op": "operator", "module": "module", "region": "region"}[kind]
-            recorded = len(trace.rows(RowKind.OPERATOR)) or (kind != "op" and len(trace.rows(RowKind.ANNOTATION)))
-            return unknown_because("absent", word=word, name=wanted, there=there), bool(recorded)
-        return unknown_because("absent_here"), False
 
     def _part_of_report(self, scope: Scope, step: Step) -> View:
         """Without the trace: what the kernels' own paths tell."""

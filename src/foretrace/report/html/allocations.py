@@ -62,7 +62,7 @@ def _steps(device: DeviceMemory) -> Table:
             Column("allocations", "allocations", "count", [step.allocations for step in rows]),
             Column("reserved", "reserved", "mebibytes", [step.reserved_bytes for step in rows]),
             Column("grown", "newly reserved", "mebibytes", [step.reserved_grown_bytes for step in rows]),
-            Column("at", "operator at the peak", "name", [trace_memory._at_peak(step) for step in rows]),
+            Column("at", "operator at the peak", "name", [trace_memory.peak_place(step) for step in rows]),
         ],
     )
 
@@ -107,7 +107,7 @@ def _intermediates(found: Intermediates, step: StepMemory, label: str) -> Table:
     said = f"In all {mebibytes(found.bytes)}"
     if found.kept_bytes:
         said += f", of which the backward pass reads {mebibytes(found.kept_bytes)} again"
-    said += trace_memory._without(found, step.peak_bytes)
+    said += trace_memory.peak_without(found, step.peak_bytes)
     return Table(
         id="memory-intermediates",
         title=f"Results of {label} that only elementwise operators read: fused kernels need not write them",

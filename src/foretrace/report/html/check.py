@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from foretrace.analysis.chain_rows import chain_events
-from foretrace.analysis.roofline_plot import roofline_of
+from foretrace.model.drawn import Drawn
 from foretrace.model.expectations import Checked, Clause, Expectation, Outcome
 from foretrace.model.report import Report
-from foretrace.model.timeline import Timeline
-from foretrace.report.html.explain import report_blocks, report_sections
+from foretrace.report.html.explain import report_parts
 from foretrace.report.html.findings import expectations
 from foretrace.report.html.page import Masthead, Page, render, section
 from foretrace.report.html.trust import masthead
@@ -23,28 +19,21 @@ __all__ = ["check_page"]
 _ROOM = 0.12
 
 
-def check_page(
-    checked: Checked, report: Report, timeline: Timeline | None, *, expectation: Expectation | None = None
-) -> bytes:
+def check_page(checked: Checked, report: Report, drawn: Drawn, *, expectation: Expectation | None = None) -> bytes:
     """One self-contained HTML file in UTF-8.
 
     Args:
         checked: the trace held against expectations.
         report: what the same trace says.
-        timeline: of the same trace; ``None`` where only a report was at hand.
+        drawn: of the same trace.
         expectation: what was checked; with it, what was seen is drawn against the intervals expected.
 
     Raises:
         ValueError: a time beyond 2⁵³ ns.
     """
-    drawn = timeline if timeline is not None else _no_timeline()
-    plot = roofline_of(report)
-    events = chain_events(report, drawn)
-    rest = report_sections(report, drawn, plot, events)
+    rest, blocks = report_parts(report, drawn)
     (own,) = [one for one in rest if one.id == "timeline"]
     rest.remove(own)
-    if timeline is None:
-        own = section("timeline", "Timeline", "check_no_timeline.html.j2", needs=("d3", "lanes"))
     sections = [expectations(checked, report)]
     if expectation is not None and (scales := _scales(checked, expectation)):
         sections.append(
@@ -57,7 +46,7 @@ def check_page(
                 steps=len(checked.steps),
             )
         )
-    return render(Page(_masthead(checked, report), [*sections, own, *rest], report_blocks(report, drawn, plot, events)))
+    return render(Page(_masthead(checked, report), [*sections, own, *rest], blocks))
 
 
 def _masthead(checked: Checked, report: Report) -> Masthead:
@@ -66,26 +55,6 @@ def _masthead(checked: Checked, report: Report) -> Masthead:
         return head
     predicted = ("PREDICTED", "the trace itself was predicted; nothing in it was measured")
     return replace(head, alarms=[predicted, *head.alarms])
-
-
-def _no_timeline() -> Timeline:
-    def nothing(kind: type[np.generic]) -> np.ndarray:
-        return np.zeros(0, dtype=kind)
-
-    return Timeline(
-        lanes=[],
-        names=[],
-        kinds=[],
-        lane=nothing(np.uint16),
-        depth=nothing(np.uint16),
-        start=nothing(np.int64),
-        duration=nothing(np.int64),
-        name=nothing(np.uint32),
-        kind=nothing(np.uint8),
-        event=nothing(np.int64),
-        arrow_from=nothing(np.uint32),
-        arrow_to=nothing(np.uint32),
-    )
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ def steps(report: Report) -> Section:
 
 
 def _row(step: Step, longest: float, divisor: float) -> _Row:
-    share = _busy(step)
+    share = step.busy_share
     top = clock.largest(step.idle)
     return _Row(
         step=step,
@@ -63,13 +63,6 @@ def _row(step: Step, longest: float, divisor: float) -> _Row:
         if share is None or longest <= 0
         else _Bar(busy=100 * share * step.period_us / longest, idle=100 * (1 - share) * step.period_us / longest),
     )
-
-
-def _busy(step: Step) -> float | None:
-    """Share of the period in which the GPU works: busy time is not clipped to the step, so that idle time says it."""
-    if step.gpu_idle_us is None or step.period_us <= 0:
-        return None
-    return max(0.0, 1 - step.gpu_idle_us / step.period_us)
 
 
 def _phases(report: Report) -> Table | None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from foretrace.model.report import Launcher, Report
+from foretrace.model.report import ON_GPU, Launcher, Report
 from foretrace.model.words import time
 from foretrace.report.html.page import Section, section
 from foretrace.report.work import short_names
 
 __all__ = ["chain"]
 
-_GPU = ("kernel", "memcpy", "memset")
 # Levels that are open when the page is; a tree that a screen holds is open down to its leaves.
 _OPEN_LEVELS, _SMALL = 3, 80
 
@@ -35,14 +34,13 @@ class _Line:
 
 
 def chain(report: Report, events: Sequence[Sequence[int]]) -> Section:
-    """The tree of the representative step; ``events`` are those of each node in reading order."""
+    """The tree of the representative step; ``events`` are those of its nodes in reading order, of `Drawn`."""
     names = short_names(report)
-    levels = _OPEN_LEVELS if len(events) > _SMALL else len(events)
     lines: list[_Line] = []
     waiting: list[tuple[Launcher, int]] = [(node, 0) for node in report.chain[::-1]]
     while waiting:
         node, level = waiting.pop()
-        on_gpu = node.kind in _GPU
+        on_gpu = node.kind in ON_GPU
         mine = events[len(lines)] if len(lines) < len(events) else ()
         lines.append(
             _Line(
@@ -54,10 +52,12 @@ def chain(report: Report, events: Sequence[Sequence[int]]) -> Section:
                 count=node.count,
                 us=time(node.us) if node.us is not None else "",
                 parent=bool(node.children),
-                open=level < levels,
+                open=level < _OPEN_LEVELS,
                 event=mine[0] if mine else None,
                 on_gpu=on_gpu,
             )
         )
         waiting += [(child, level + 1) for child in node.children[::-1]]
+    if len(lines) <= _SMALL:
+        lines = [replace(line, open=True) for line in lines]
     return section("chain", "Dispatch chain", "chain.html.j2", needs=("chain",), lines=lines, open_levels=_OPEN_LEVELS)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from foretrace.analysis.chain_rows import chain_events
-from foretrace.analysis.roofline_plot import roofline_of
+from foretrace.model.drawn import Drawn
 from foretrace.model.expectations import Checked
 from foretrace.model.report import Report
 from foretrace.model.roofline import RooflinePlot
@@ -23,80 +22,75 @@ from foretrace.report.html.tables import Table
 from foretrace.report.html.timeline import timeline_block
 from foretrace.report.html.trust import health, masthead, verdict
 
-__all__ = ["explain_page", "report_blocks", "report_sections"]
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+__all__ = ["drawn_blocks", "explain_page", "report_parts", "roofline_section", "timeline_section"]
 
 
-def explain_page(report: Report, timeline: Timeline, *, checked: Checked | None = None) -> bytes:
+def explain_page(report: Report, drawn: Drawn, *, checked: Checked | None = None) -> bytes:
     """One self-contained HTML file in UTF-8.
 
     Args:
         report: what it says.
-        timeline: of the same trace; what findings, tables and the roofline point into.
+        drawn: of the same trace; what findings, tables and the roofline point into.
         checked: the trace held against expectations, where any were given.
 
     Raises:
         ValueError: a time beyond 2⁵³ ns.
     """
-    plot = roofline_of(report)
-    events = chain_events(report, timeline)
-    sections = report_sections(report, timeline, plot, events)
+    sections, blocks = report_parts(report, drawn)
     if checked is not None:
         sections.insert(1, expectations(checked, report))
-    page = Page(masthead(report, "explain"), sections, report_blocks(report, timeline, plot, events))
-    return render(page)
+    return render(Page(masthead(report, "explain"), sections, blocks))
 
 
-def report_sections(report: Report, timeline: Timeline, plot: RooflinePlot, events: list[list[int]]) -> list[Section]:
-    """The sections that tell of one report, in reading order; those with nothing to tell are left out."""
-    sections = [verdict(report), findings(report), timeline_section(timeline), steps(report)]
+def report_parts(report: Report, drawn: Drawn) -> tuple[list[Section], list[Markup]]:
+    """The sections that tell of one report, in reading order, and the data blocks that they draw from.
+
+    Sections with nothing to tell are left out.
+    """
+    gemms, movers = work_tables.gemms(report), work_tables.elementwise(report)
+    groups, transfers = work_tables.groups(report), work_tables.transfers(report)
+    operators = work_tables.operators(report)
+    tables = [table for table in (groups, gemms, movers, transfers, operators) if table.rows]
+    sections = [verdict(report), findings(report), timeline_section(drawn.timeline), steps(report)]
     if report.gaps or any(step.idle for step in report.steps):
         sections.append(idle(report))
-    for table, title in _tables(report):
-        if table.rows:
-            sections.append(table_section(table, title))
-            if table.id == "elementwise":
-                sections.append(roofline_section(report, plot))
-    if report.kernels and not any(one.id == "roofline" for one in sections):
-        sections.append(roofline_section(report, plot))
-    allocated = memory(report)
-    sections += [allocated] if allocated is not None else []
-    sections += [chain(report, events)] if report.chain else []
-    operators = work_tables.operators(report)
-    sections += [table_section(operators, operators.title)] if operators.rows else []
-    return [*sections, health(report)]
+    sections += [table_section(table) for table in (groups, gemms, movers) if table.rows]
+    if report.kernels:
+        sections.append(roofline_section(report, drawn.roofline))
+    if transfers.rows:
+        sections.append(table_section(transfers))
+    if (allocated := memory(report)) is not None:
+        sections.append(allocated)
+    if report.chain:
+        sections.append(chain(report, drawn.chain))
+    if operators.rows:
+        sections.append(table_section(operators))
+    sections.append(health(report))
+    return sections, [*drawn_blocks(report, drawn), data_block("data-tables", [table.data() for table in tables])]
 
 
-def report_blocks(report: Report, timeline: Timeline, plot: RooflinePlot, events: list[list[int]]) -> list[Any]:
-    """The data blocks that the sections of :func:`report_sections` draw from."""
+def drawn_blocks(report: Report, drawn: Drawn) -> list[Markup]:
+    """The data blocks of timeline, kernels, copies, roofline and chain."""
     picks = work_tables.picks_of(report)
-    tables = [table for table, _ in _tables(report)] + [work_tables.operators(report)]
-    document, columns = kernel_columns(report, picks, plot)
+    document, columns = kernel_columns(report, picks, drawn.roofline)
+    roofs = [{"label": roof.label, "tflops": roof.tflops, "gbps": roof.gbps} for roof in drawn.roofline.roofs]
+    blocks = [] if drawn.timeline is None else [timeline_block("data-timeline", drawn.timeline)]
     return [
-        timeline_block("data-timeline", timeline),
+        *blocks,
         data_block("data-kernels", document, columns),
         data_block("data-transfers", {}, transfer_columns(report, picks)),
-        data_block("data-tables", [table.data() for table in tables if table.rows]),
-        data_block(
-            "data-roofs", [{"label": roof.label, "tflops": roof.tflops, "gbps": roof.gbps} for roof in plot.roofs]
-        ),
-        data_block("data-chain", events),
+        data_block("data-roofs", roofs),
+        data_block("data-chain", drawn.chain),
     ]
 
 
-def _tables(report: Report) -> list[tuple[Table, str]]:
-    return [
-        (table, table.title)
-        for table in (
-            work_tables.groups(report),
-            work_tables.gemms(report),
-            work_tables.elementwise(report),
-            work_tables.transfers(report),
-        )
-    ]
-
-
-def timeline_section(timeline: Timeline) -> Section:
+def timeline_section(timeline: Timeline | None) -> Section:
     """The place of the timeline, and what is not drawn in it."""
+    if timeline is None:
+        return section("timeline", "Timeline", "no_timeline.html.j2")
     left = [f"{count(many, 'row')}: {reason}" for reason, many in timeline.left_out.items() if many]
     return section(
         "timeline",
@@ -109,10 +103,15 @@ def timeline_section(timeline: Timeline) -> Section:
     )
 
 
-def table_section(table: Table, title: str) -> Section:
+def table_section(table: Table) -> Section:
     """A table that sorts and filters, and stands in the page for reading without JavaScript and on paper."""
     return section(
-        table.id, title, "table_section.html.j2", needs=("tabulator", "tables"), count=str(table.rows), table=table
+        table.id,
+        table.title,
+        "table_section.html.j2",
+        needs=("tabulator", "tables"),
+        count=str(table.rows),
+        table=table,
     )
 
 

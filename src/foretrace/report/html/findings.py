@@ -10,8 +10,6 @@ from foretrace.model.report import WHOLE_TRACE, Evidence, Finding, Report
 from foretrace.report import check
 from foretrace.report.advice import saving_words
 from foretrace.report.html.page import Section, section
-from foretrace.report.html.trust import sentences
-from foretrace.report.view import View
 from foretrace.report.work import short_names
 
 __all__ = ["expectations", "findings"]
@@ -20,7 +18,6 @@ __all__ = ["expectations", "findings"]
 _SHOWN, _FOLDED = 4, 60
 # Findings that are open when the page is; the others show their one line.
 _OPEN = 5
-_UNBROKEN = View(width=1_000_000)
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ def findings(report: Report) -> Section:
 @dataclass(frozen=True)
 class _Judged:
     outcome: Outcome
-    where: Sequence[str]  # in which steps it broke, where not in all
+    where: str  # in which steps it broke, where not in all
     accounts: Sequence[tuple[Account, _Rests]]
 
 
@@ -105,7 +102,7 @@ def expectations(checked: Checked, report: Report | None = None) -> Section:
     rows = [
         _Judged(
             outcome=outcome,
-            where=sentences(check._where(outcome, _UNBROKEN)) if outcome.state == "broken" else [],
+            where=check.broken_where(outcome) if outcome.state == "broken" else "",
             accounts=[(account, _rests(account.evidence, names)) for account in outcome.accounts],
         )
         for outcome in checked.outcomes

@@ -12,6 +12,7 @@ from foretrace.model.report import Report
 from foretrace.model.roofline import RooflinePlot
 from foretrace.report.html.work_tables import NOWHERE, Picks
 from foretrace.report.text import clean
+from foretrace.report.work import no_share
 
 __all__ = ["kernel_columns", "transfer_columns"]
 
@@ -51,7 +52,8 @@ def kernel_columns(report: Report, picks: Picks, plot: RooflinePlot) -> tuple[di
     numbers("bytes", lambda kernel: kernel.bytes)
     numbers("tflops", lambda kernel: kernel.achieved_tflops)
     numbers("gbps", lambda kernel: kernel.achieved_gbps)
-    numbers("of_peak", lambda kernel: kernel.of_peak)
+    # A share that is none says why in its table; a point's details leave it out.
+    numbers("of_peak", lambda kernel: None if no_share(kernel.of_peak, kernel.cache_assisted) else kernel.of_peak)
     columns["assisted"] = np.array([kernel.cache_assisted for kernel in kernels], dtype=np.uint8)
     columns["place"] = plot.place
     columns["intensity"] = plot.intensity

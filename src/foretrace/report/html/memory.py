@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from foretrace.knowledge.fragmentation import LEAST_BYTES
-from foretrace.memory.evidence import evidence
-from foretrace.memory.mapping import LARGEST, STATES, MemoryMap, memory_map
+from foretrace.memory.drawn import DrawnMemory
+from foretrace.memory.mapping import LARGEST, STATES
 from foretrace.model.memory import Memory
 from foretrace.model.words import count, mebibytes, owner_of
 from foretrace.report.html import memory_bars, memory_tables
 from foretrace.report.html.page import Masthead, Page, Section, render, section
 from foretrace.report.html.payload import data_block
 from foretrace.report.html.tables import Table
-from foretrace.report.html.trust import sentences
+from foretrace.report.html.trust import UNBROKEN, sentences
 from foretrace.report.memory import peak_facts, title
-from foretrace.report.view import View
+from foretrace.report.text import clean
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
 __all__ = ["memory_page"]
 
-# So wide that no sentence of the terminal is broken: the page breaks lines itself.
-_UNBROKEN = View(width=1_000_000, everything=True)
 _ANSWERS = {True: ("yes", "ok"), False: ("no", "bad"), None: ("the device decides", "suspect")}
 
 
-def memory_page(memory: Memory) -> bytes:
-    """One self-contained HTML file in UTF-8: sizes, findings, pins and the peak, and a map to zoom and search."""
-    drawn = memory_map(memory)
-    rests = [] if drawn is None else evidence(memory, drawn)
+def memory_page(memory: Memory, drawn: DrawnMemory | None) -> bytes:
+    """One self-contained HTML file in UTF-8: sizes, findings, pins and the peak, and a map to zoom and search.
+
+    ``drawn`` is the map of the same memory, ``None`` where there is none to draw.
+    """
     tables = [
         table
         for table in (memory_tables.pins(memory), memory_tables.segments(memory), memory_tables.alive(memory))
@@ -45,21 +43,21 @@ def memory_page(memory: Memory) -> bytes:
         _request(memory),
         _sizes(memory),
         _free(memory),
-        _findings(memory, rests),
+        _findings(memory, drawn),
         _map(memory, drawn),
         _table(by_id.get("pins"), "Pinned by: who holds the holes open"),
         _table(by_id.get("segments"), "Segments"),
         _peak(memory, by_id.get("alive")),
         _trust(memory),
     ]
-    blocks = [] if drawn is None else [_map_block(memory, drawn, rests)]
+    blocks = [] if drawn is None else [_map_block(memory, drawn)]
     blocks.append(data_block("data-tables", [table.data() for table in tables]))
     return render(Page(_masthead(memory), [one for one in sections if one is not None], blocks))
 
 
 def _masthead(memory: Memory) -> Masthead:
     path = memory.source.path
-    facts = sentences(title(memory, _UNBROKEN)[1:])
+    facts = sentences(title(memory, UNBROKEN)[1:])
     settings = [f"{name}={value}" for name, value in memory.source.settings.items() if _told(name, value)]
     if settings:
         facts.append(" · ".join(settings))
@@ -129,7 +127,7 @@ def _free(memory: Memory) -> Section | None:
     return section("free", "Free memory and fragmentation", "memory_free.html.j2", accounts=accounts, notes=notes)
 
 
-def _findings(memory: Memory, rests: Sequence[NDArray[Any]]) -> Section | None:
+def _findings(memory: Memory, drawn: DrawnMemory | None) -> Section | None:
     if not memory.findings and memory.source.format != "snapshot":
         return None
     return section(
@@ -138,12 +136,12 @@ def _findings(memory: Memory, rests: Sequence[NDArray[Any]]) -> Section | None:
         "memory_findings.html.j2",
         count=str(len(memory.findings)),
         findings=memory.findings,
-        shows=[len(rows) for rows in rests] or [0] * len(memory.findings),
+        shows=[0] * len(memory.findings) if drawn is None else [len(rows) for rows in drawn.evidence],
         least=mebibytes(LEAST_BYTES),
     )
 
 
-def _map(memory: Memory, drawn: MemoryMap | None) -> Section:
+def _map(memory: Memory, drawn: DrawnMemory | None) -> Section:
     if drawn is None:
         why = "There are no segments to draw: only a snapshot (torch.cuda.memory._dump_snapshot) holds them."
         if memory.segments:
@@ -151,16 +149,16 @@ def _map(memory: Memory, drawn: MemoryMap | None) -> Section:
         elif memory.source.format == "snapshot":
             why = "There are no segments to draw: the allocator held nothing of this device."
         return section("map", "Map", "memory_map.html.j2", why=why)
-    owners = {(segment.stream, tuple(segment.pool), segment.kind) for segment in drawn.segments}
+    owners = {(segment.stream, tuple(segment.pool), segment.kind) for segment in drawn.map.segments}
     return section(
         "map",
         "Map",
         "memory_map.html.j2",
         needs=("d3", "lanes"),
-        count=str(len(drawn.segments)),
+        count=str(len(drawn.map.segments)),
         why="",
-        segments=len(drawn.segments),
-        blocks=len(drawn),
+        segments=len(drawn.map.segments),
+        blocks=len(drawn.map),
         groups=len(owners),
     )
 
@@ -217,7 +215,8 @@ def _setting(value: Any) -> str:
     return "(empty)" if value == "" else str(value)
 
 
-def _map_block(memory: Memory, drawn: MemoryMap, rests: Sequence[NDArray[Any]]) -> Markup:
+def _map_block(memory: Memory, made: DrawnMemory) -> Markup:
+    drawn = made.map
     numbers: dict[str, list[int]] = {}
     for number, origin in enumerate(drawn.origins):
         numbers.setdefault(origin.where, []).append(number)
@@ -229,12 +228,14 @@ def _map_block(memory: Memory, drawn: MemoryMap, rests: Sequence[NDArray[Any]]) 
             "where": [numbers.get(one.where, []) for one in alive],
         },
         "states": STATES,
-        "origins": [{"where": origin.where, "stack": origin.stack} for origin in drawn.origins],
+        "origins": [
+            {"where": clean(origin.where), "stack": [clean(line) for line in origin.stack]} for origin in drawn.origins
+        ],
         # Addresses may need more than the 53 bits of JavaScript's numbers.
         "segments": [
             {
                 "address": f"{segment.address:#x}",
-                "owner": owner_of(segment.stream, segment.pool),
+                "owner": clean(owner_of(segment.stream, segment.pool)),
                 "kind": segment.kind,
                 "expandable": segment.expandable,
                 "size": segment.size,
@@ -253,6 +254,6 @@ def _map_block(memory: Memory, drawn: MemoryMap, rests: Sequence[NDArray[Any]]) 
         "requested": drawn.requested,
         "state": drawn.state,
         "origin": drawn.origin,
-        **{f"finding-{number}": rows for number, rows in enumerate(rests, 1)},
+        **{f"finding-{number}": rows for number, rows in enumerate(made.evidence, 1)},
     }
     return data_block("data-map", document, columns)

@@ -31,7 +31,6 @@ _PACKAGE = "foretrace.report.html"
 # Scripts by what a page draws; each part may be asked for by several sections and is written once, in this order.
 _PARTS = {
     "d3": ("vendor/d3.min.js",),
-    "uplot": ("vendor/uplot.min.js",),
     "tabulator": ("vendor/tabulator.min.js",),
     "lanes": ("assets/lanes*.js",),
     "tables": ("assets/filters.js", "assets/tables.js"),
@@ -43,7 +42,7 @@ _PARTS = {
 }
 _FIRST = ("assets/payload.js", "assets/words.js")
 _LAST = ("assets/findings.js", "assets/shell.js", "assets/main.js")
-_STYLES = {"tabulator": ("vendor/tabulator.min.css",), "uplot": ("vendor/uplot.min.css",)}
+_STYLES = {"tabulator": ("vendor/tabulator.min.css",)}
 
 
 @dataclass(frozen=True)

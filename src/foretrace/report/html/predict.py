@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from foretrace.analysis.chain_rows import chain_events
-from foretrace.analysis.roofline_plot import roofline_of
+from foretrace.model.drawn import Drawn
 from foretrace.model.prediction import PredictionInfo
 from foretrace.model.report import Report
-from foretrace.model.timeline import Timeline
-from foretrace.model.words import bytes_of, count, flop, listed, time
-from foretrace.report.html import work_tables
+from foretrace.model.words import BOUND_WORDS, bytes_of, count, flop, listed, time
 from foretrace.report.html.dispatch import chain
-from foretrace.report.html.explain import roofline_section, timeline_section
-from foretrace.report.html.kernel_columns import kernel_columns, transfer_columns
+from foretrace.report.html.explain import drawn_blocks, roofline_section, timeline_section
 from foretrace.report.html.page import Masthead, Page, Section, render, section
 from foretrace.report.html.payload import data_block
 from foretrace.report.html.predict_tables import floor_of, groups_table, rows_of_groups, rows_table
-from foretrace.report.html.timeline import timeline_block
-from foretrace.report.screen import _BOUND_WORDS as BOUND_WORDS
+from foretrace.report.html.tables import Table
 
 __all__ = ["predict_page"]
 
@@ -27,12 +22,12 @@ _PREDICTED = "PREDICTED"
 _NEEDS = ("tabulator", "tables", "predict")
 
 
-def predict_page(report: Report, timeline: Timeline) -> bytes:
+def predict_page(report: Report, drawn: Drawn) -> bytes:
     """One self-contained HTML file in UTF-8.
 
     Args:
         report: of a predicted trace.
-        timeline: of the same trace.
+        drawn: of the same trace.
 
     Raises:
         ValueError: the report is of a recording, or a time lies beyond 2⁵³ ns.
@@ -40,16 +35,15 @@ def predict_page(report: Report, timeline: Timeline) -> bytes:
     info = report.prediction
     if info is None:
         raise ValueError("the report is not of a predicted trace")
-    plot = roofline_of(report)
-    events = chain_events(report, timeline)
-    lanes = [replace(lane, group=f"{_PREDICTED} · {lane.group}") for lane in timeline.lanes]
-    drawn = replace(timeline, lanes=lanes)
+    if (timeline := drawn.timeline) is not None:
+        lanes = [replace(lane, group=f"{_PREDICTED} · {lane.group}") for lane in timeline.lanes]
+        drawn = replace(drawn, timeline=replace(timeline, lanes=lanes))
     groups, rows = groups_table(info), rows_table(info)
     sections = [_whole(report, info)]
     sections += [_guessed(info)] if info.unknown else []
     if info.rows:
-        sections.append(_groups(info))
-    sections.append(_said(timeline_section(drawn)))
+        sections.append(_groups(info, groups))
+    sections.append(_said(timeline_section(drawn.timeline)))
     if info.rows:
         sections.append(
             section(
@@ -61,20 +55,13 @@ def predict_page(report: Report, timeline: Timeline) -> bytes:
                 table=rows,
             )
         )
-        sections.append(_said(roofline_section(report, plot)))
-    sections += [_said(chain(report, events))] if report.chain else []
+        sections.append(_said(roofline_section(report, drawn.roofline)))
+    sections += [_said(chain(report, drawn.chain))] if report.chain else []
     sections.append(_basis(info))
-    document, columns = kernel_columns(report, work_tables.picks_of(report), plot)
     blocks = [
-        timeline_block("data-timeline", drawn),
-        data_block("data-kernels", document, columns),
-        data_block("data-transfers", {}, transfer_columns(report, work_tables.picks_of(report))),
+        *drawn_blocks(report, drawn),
         data_block("data-tables", [table.data() for table in (groups, rows) if table.rows]),
         data_block("data-predicted", {"groups": rows_of_groups(info), "rows": _rows(info)}),
-        data_block(
-            "data-roofs", [{"label": roof.label, "tflops": roof.tflops, "gbps": roof.gbps} for roof in plot.roofs]
-        ),
-        data_block("data-chain", events),
     ]
     return render(Page(_masthead(info), sections, blocks))
 
@@ -176,7 +163,7 @@ class _Bar:
     at: float
 
 
-def _groups(info: PredictionInfo) -> Section:
+def _groups(info: PredictionInfo, table: Table) -> Section:
     most = max(group.high_us for group in info.groups) or 1.0
     bars = [
         _Bar(100 * group.low_us / most, 100 * (group.high_us - group.low_us) / most, 100 * group.us / most)
@@ -188,7 +175,7 @@ def _groups(info: PredictionInfo) -> Section:
         "predict_groups.html.j2",
         needs=_NEEDS,
         count=str(len(info.groups)),
-        table=groups_table(info),
+        table=table,
         bars=bars,
     )
 

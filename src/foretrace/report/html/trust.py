@@ -5,17 +5,16 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from foretrace.model.report import Report
+from foretrace.model.words import BOUND_WORDS
 from foretrace.report import trust
 from foretrace.report.html.page import Masthead, Section, section
-from foretrace.report.screen import _BOUND_WORDS as BOUND_WORDS
 from foretrace.report.text import Line
 from foretrace.report.view import View
 
-__all__ = ["health", "masthead", "sentences", "verdict"]
+__all__ = ["UNBROKEN", "health", "masthead", "sentences", "verdict"]
 
 # So wide that no sentence of the terminal is broken: the page breaks lines itself.
-_UNBROKEN = View(width=1_000_000, everything=True)
-_LEADS = {"bad": "DO NOT TRUST", "suspect": "SUSPECT"}
+UNBROKEN = View(width=1_000_000, everything=True)
 
 
 def sentences(lines: list[Line]) -> list[str]:
@@ -26,16 +25,12 @@ def sentences(lines: list[Line]) -> list[str]:
 
 def masthead(report: Report, verb: str) -> Masthead:
     """The head of a page about one report."""
-    raised = [check for check in report.health if check.state != "ok"]
-    alarms = [(_LEADS[check.state], f"{check.check.replace('_', ' ')}: {check.detail}") for check in raised]
-    # A repair that a check tells of, with what it means, is not told twice.
-    repairs = [each for each in report.trace.repairs if not any(each in check.detail for check in raised)]
     path = report.trace.path
     return Masthead(
         verb=verb,
         title=PurePath(path).name if path != "-" else "standard input",
-        facts=sentences(trust.title(report, _UNBROKEN)[1:]),
-        alarms=[*alarms, *(("REPAIRED", each) for each in repairs)],
+        facts=sentences(trust.title(report, UNBROKEN)[1:]),
+        alarms=trust.alarm_words(report),
     )
 
 
@@ -61,6 +56,6 @@ def health(report: Report) -> Section:
         count=f"{raised} to read" if raised else "",
         checks=report.health,
         repairs=report.trace.repairs,
-        notes=sentences(trust.footer(report, _UNBROKEN)),
+        notes=sentences(trust.footer(report, UNBROKEN)),
         trace=report.trace,
     )

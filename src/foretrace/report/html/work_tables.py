@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foretrace.model.report import Elementwise, Gemm, Kernel, Report, Transfer
+from foretrace.model.report import Elementwise, Gemm, Group, Report, Transfer
 from foretrace.model.words import listed
 from foretrace.report.html.tables import Column, Table, times
+from foretrace.report.work import issued_by, no_share, peak_marks
 
-__all__ = ["NOWHERE", "Picks", "elementwise", "gemms", "groups", "operators", "peak_marks", "picks_of", "transfers"]
+__all__ = ["NOWHERE", "Picks", "elementwise", "gemms", "groups", "operators", "picks_of", "transfers"]
 
 Item = TypeVar("Item")
 
 # In a column of row numbers: in no row of that table.
 NOWHERE = 2**32 - 1
-_ASSISTED = "cache-assisted"
 
 
 @dataclass(eq=False)
@@ -54,30 +54,20 @@ def _rows_of(items: Sequence[Item], keys: Sequence[Hashable], key_of: Callable[[
     return np.array([row_of.get(key_of(item), NOWHERE) for item in items], dtype=np.uint32)
 
 
-def peak_marks(peaks: Iterable[str | None]) -> Mapping[str | None, str]:
-    """A letter for each rate where a table divides by more than one; else none."""
-    from foretrace.report.work import peak_marks as marks
-
-    return marks(peaks)
-
-
-def _of_peak(rows: Sequence[Gemm | Elementwise | Kernel], marks: Mapping[str | None, str]) -> Column:
-    """Shares of the rates that bound; what caches helped with has none."""
-    assisted = [getattr(row, "cache_assisted", False) for row in rows]
+def _of_peak(rows: Sequence[Gemm | Elementwise | Group], marks: Mapping[str | None, str], *, at: str = "") -> Column:
+    """Shares of the rates that bound; in the place of one that is none, the reason."""
+    reasons = [no_share(row.of_peak, getattr(row, "cache_assisted", False)) for row in rows]
     return Column(
         "of_peak",
         "of peak",
         "percent",
-        [
-            None if helped or row.of_peak is None or row.of_peak > 1 else row.of_peak
-            for row, helped in zip(rows, assisted, strict=True)
-        ],
+        [None if reason else row.of_peak for row, reason in zip(rows, reasons, strict=True)],
         unit="%",
         notes=[
-            _ASSISTED if helped else "" if row.of_peak is None else marks.get(row.peak, "")
-            for row, helped in zip(rows, assisted, strict=True)
+            reason or ("" if row.of_peak is None else marks.get(row.peak, ""))
+            for row, reason in zip(rows, reasons, strict=True)
         ],
-        help="share of the rate that bounds it",
+        help=f"share of the rate that bounds it{at}",
     )
 
 
@@ -91,7 +81,6 @@ def groups(report: Report) -> Table:
     """Kernels by name, most time first."""
     rows = report.groups
     marks = peak_marks(group.peak for group in rows)
-    assisted = [group.cache_assisted for group in rows]
     return Table(
         id="kernels",
         title="Kernels by name",
@@ -108,18 +97,7 @@ def groups(report: Report) -> Table:
             times("median", "median", [group.median_us for group in rows]),
             times("min", "min", [group.min_us for group in rows]),
             Column("bound", "bound", "text", [None if group.bound == "unknown" else group.bound for group in rows]),
-            Column(
-                "of_peak",
-                "of peak",
-                "percent",
-                [None if group.cache_assisted else group.of_peak for group in rows],
-                unit="%",
-                notes=[
-                    _ASSISTED if helped else "" if group.of_peak is None else marks.get(group.peak, "")
-                    for group, helped in zip(rows, assisted, strict=True)
-                ],
-                help="share of the rate that bounds it, at the median duration",
-            ),
+            _of_peak(rows, marks, at=", at the median duration"),
             Column("name", "full name", "name", [group.name for group in rows]),
         ],
         remarks=_peak_remark(marks),
@@ -198,7 +176,7 @@ def _transfer_key(transfer: Transfer) -> Hashable:
         transfer.direction,
         transfer.bytes,
         transfer.stream,
-        "graph replay" if transfer.graph and not transfer.op else transfer.op,
+        issued_by(transfer),
     )
 
 
@@ -226,12 +204,7 @@ def transfers(report: Report) -> Table:
             Column("calls", "calls", "count", [len(rows) for rows in alike.values()]),
             times("total", "total", [sum(row.duration_us for row in rows) for rows in alike.values()]),
             Column("where", "where", "text", ["no step" if row.step is None else "in a step" for row in firsts]),
-            Column(
-                "op",
-                "issued by",
-                "name",
-                ["graph replay" if row.graph and not row.op else row.op for row in firsts],
-            ),
+            Column("op", "issued by", "name", [issued_by(row) for row in firsts]),
         ],
     )
 

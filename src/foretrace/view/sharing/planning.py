@@ -9,10 +9,24 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from foretrace.errors import InputError
-from foretrace.knowledge.sharing import FOLDERS_LEFT_OUT, HEAD_BYTES, TABLE_MARKS, TRACE_MARK, Kind
-from foretrace.view.sharing.reading import UnreadableError, opened_text
+from foretrace.knowledge.formats import PAGES, FileKind
+from foretrace.knowledge.sharing import FOLDERS_LEFT_OUT, Kind
+from foretrace.trace.kinds import look, plain_ending
 
 __all__ = ["Item", "LeftOut", "Plan", "collect", "tidy_prefix"]
+
+_KINDS = {
+    FileKind.TRACE: Kind.TRACE,
+    FileKind.TABLE: Kind.TABLE,
+    FileKind.REPORT: Kind.DOCUMENT,
+    FileKind.SIDE_FILE: Kind.DOCUMENT,
+    FileKind.DOCUMENT: Kind.DOCUMENT,
+    FileKind.PAGE: Kind.REPORT,
+    FileKind.SNAPSHOT: Kind.SNAPSHOT,
+}
+_NO_TRACE, _NO_PAGE = "neither a trace nor a file of foretrace's", "no report of foretrace's"
+_NO_KIND = {"json": _NO_TRACE, "trace": _NO_TRACE, "txt": "no table of the profiler", **dict.fromkeys(PAGES, _NO_PAGE)}
+_OTHER = "of no kind that is shared by itself"
 
 
 @dataclass(frozen=True)
@@ -163,27 +177,10 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 
 def _kind_of(path: Path) -> tuple[Kind | None, str]:
     """What the file is by its name and its first bytes; None with the reason it is nothing that is shared by itself."""
-    name = path.name.lower().removesuffix(".gz")
-    if name.endswith((".pickle", ".pkl")):
-        return Kind.SNAPSHOT, ""
-    ending = name.rpartition(".")[2]
-    if ending not in ("json", "txt", "html", "htm", "trace"):
-        return None, "of no kind that is shared by itself; --include takes it"
-    try:
-        with opened_text(path) as text:
-            head = text.read(HEAD_BYTES)
-    except UnreadableError as error:
-        return None, f"damaged ({error}); --include takes it"
-    if ending in ("json", "trace"):
-        if TRACE_MARK.search(head):
-            return Kind.TRACE, ""
-        if '"foretrace.' in head and '"schema"' in head:
-            return Kind.DOCUMENT, ""
-        return None, "neither a trace nor a file of foretrace's; --include takes it"
-    if ending == "txt":
-        if any(mark in head for mark in TABLE_MARKS):
-            return Kind.TABLE, ""
-        return None, "no table of the profiler; --include takes it"
-    if "foretrace" in head:
-        return Kind.REPORT, ""
-    return None, "no report of foretrace's; --include takes it"
+    found = look(path)
+    kind = _KINDS.get(found.kind) if found.kind is not None else None
+    if found.wrong is not None and kind is not Kind.SNAPSHOT:
+        return None, f"damaged ({found.wrong}); --include takes it"
+    if kind is None:
+        return None, f"{_NO_KIND.get(plain_ending(path.name), _OTHER)}; --include takes it"
+    return kind, ""

@@ -9,15 +9,14 @@ import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any, TextIO, cast
+from typing import Any, TextIO
 
-from foretrace.knowledge.formats import GZIP_MAGIC
+from foretrace.trace import inflate
 from foretrace.trace.encoding import wide_encoding
+from foretrace.trace.inflate import CUT_OFF, DAMAGED, unpacked
 
 __all__ = ["UnreadableError", "is_packed", "opened_text", "writing_text"]
 
-# As many layers of gzip as the reader of traces takes off.
-_LAYERS = 4
 # What is no UTF-8 goes through as it is, byte for byte.
 _ERRORS = "surrogateescape"
 
@@ -29,7 +28,7 @@ class UnreadableError(Exception):
 def is_packed(path: Path) -> bool:
     """Whether the file is gzip by content."""
     with path.open("rb") as file:
-        return file.read(2) == GZIP_MAGIC
+        return inflate.is_packed(file)
 
 
 @contextmanager
@@ -37,24 +36,20 @@ def opened_text(path: Path) -> Iterator[TextIO]:
     """The file's text, read as it is asked for. Raises `UnreadableError`, also while it is read."""
     try:
         with ExitStack() as stack:
-            file: IO[bytes] = stack.enter_context(path.open("rb"))
-            for _ in range(_LAYERS):
-                if not _starts_with_gzip(file):
-                    break
-                file = stack.enter_context(io.BufferedReader(cast(Any, _inflating(file))))
-            head = cast(Any, file).peek(64)[:64]
+            file = stack.enter_context(unpacked(stack.enter_context(path.open("rb"))))
+            head = file.peek(64)[:64]
             wide = wide_encoding(head)
             if head.startswith(codecs.BOM_UTF8):
                 file.read(len(codecs.BOM_UTF8))
             encoding, errors = (wide, "replace") if wide else ("utf-8", _ERRORS)
             # newline="": line ends stay as they are.
-            text = io.TextIOWrapper(cast(Any, file), encoding=encoding, errors=errors, newline="")
+            text = io.TextIOWrapper(file, encoding=encoding, errors=errors, newline="")
             yield text
             text.detach()
     except EOFError:
-        raise UnreadableError("its gzip stream is cut off") from None
+        raise UnreadableError(CUT_OFF) from None
     except (zlib.error, gzip.BadGzipFile):
-        raise UnreadableError("its gzip stream is damaged") from None
+        raise UnreadableError(DAMAGED) from None
     except OSError as error:
         raise UnreadableError(error.strerror or str(error)) from None
 
@@ -70,16 +65,3 @@ def writing_text(path: Path, *, packed: bool) -> Iterator[TextIO]:
         yield text
         text.flush()
         text.detach()
-
-
-def _starts_with_gzip(file: IO[bytes]) -> bool:
-    return bytes(cast(Any, file).peek(2)[:2]) == GZIP_MAGIC
-
-
-def _inflating(file: IO[bytes]) -> Any:
-    library: Any
-    try:
-        from isal import igzip as library
-    except ImportError:  # platforms without an isal wheel
-        library = gzip
-    return library.GzipFile(fileobj=file)

@@ -13,14 +13,12 @@ from typing import TextIO
 
 from foretrace.knowledge.kineto import RowKind, row_kind
 from foretrace.knowledge.sharing import PLACEHOLDERS, Category
+from foretrace.trace.stream import LARGEST_EVENT, PIECE
 from foretrace.view.sharing.reading import UnreadableError
 from foretrace.view.sharing.redaction import TELLING_KEYS, Redactor
 
 __all__ = ["learn_json", "rewrite_json", "rewrite_lines"]
 
-_PIECE = 1 << 20
-# An event that does not end within this is none (the reader of traces has the same limit).
-_LARGEST_EVENT = 64 << 20
 _BETWEEN = re.compile(r"[\s,]*")
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 _TOKEN = re.compile(
@@ -93,14 +91,14 @@ def rewrite_lines(source: TextIO, target: TextIO | None, redactor: Redactor) -> 
 
 def _parts(source: TextIO) -> Iterator[tuple[str, str]]:
     """The text in pieces: ("head", …), then ("event", …) each, then ("tail", …), which may be empty."""
-    text = source.read(_PIECE).lstrip("\ufeff")
+    text = source.read(PIECE).lstrip("\ufeff")
     at = None
     while True:
         # Without the key there is no list, and looking again at each piece would take ever longer.
         at = _list_begin(text) if "traceEvents" in text or text.lstrip()[:1] == "[" else None
         if at is not None:
             break
-        more = source.read(_PIECE)
+        more = source.read(PIECE)
         if not more:
             yield "head", text
             return
@@ -113,8 +111,8 @@ def _parts(source: TextIO) -> Iterator[tuple[str, str]]:
         at = between.end() if between else at
         end = _element_end(text, at)
         if end is None:
-            more = source.read(_PIECE)
-            if not more or len(text) - at > _LARGEST_EVENT:
+            more = source.read(PIECE)
+            if not more or len(text) - at > LARGEST_EVENT:
                 raise UnreadableError("its list of events is cut off" if not more else "one of its events has no end")
             text, at = text[at:] + more, 0
             continue
@@ -123,7 +121,7 @@ def _parts(source: TextIO) -> Iterator[tuple[str, str]]:
         yield "event", text[at:end]
         at = end
     rest = [text[at:]]
-    while more := source.read(_PIECE):
+    while more := source.read(PIECE):
         rest.append(more)
     yield "tail", "".join(rest)
 

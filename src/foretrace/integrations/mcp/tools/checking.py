@@ -10,7 +10,7 @@ import msgspec
 from pydantic import Field
 
 from foretrace.errors import InputError
-from foretrace.integrations.mcp.answers import Answer, EventRow, Paged, evidence_row, name_of, paged, short, short_names
+from foretrace.integrations.mcp.answers import Answer, EventRow, Paged, evidence_row, first, paged, short, short_names
 from foretrace.integrations.mcp.arguments import Steps, TracePath
 from foretrace.integrations.mcp.library import Library
 from foretrace.integrations.mcp.paging import Limit, Offset, piece
@@ -22,6 +22,8 @@ __all__ = ["CheckAnswer", "check"]
 _EVENTS = 3
 _ACCOUNTS = 4
 _SURPRISES = 5
+_STEPS = 10
+_FILE_BYTES = 20_000  # that the expectations of a file take in memory, about
 # Arguments of `foretrace.expect` that are no quantity.
 _PLACES = ("step", "region", "module", "op", "kernel")
 
@@ -33,7 +35,8 @@ class AccountRow(Answer):
     why: str | None
     rule: str | None
     count: float | None = Field(description="how much of the difference a step, with its sign; null: it has no number")
-    events: list[EventRow]
+    events: list[EventRow] = Field(description="the first of the rows it rests on")
+    events_total: int
 
 
 class OutcomeRow(Answer):
@@ -47,6 +50,7 @@ class OutcomeRow(Answer):
     reason: str | None = Field(description="why it is unknown")
     broken_steps: list[str]
     accounts: list[AccountRow]
+    accounts_left_out: int
 
 
 class CheckAnswer(Paged):
@@ -89,10 +93,11 @@ def check(
     """Hold a trace against expectations."""
     from foretrace.prediction.expect import judge
 
-    expectation = _confined(library, _expectation(library, expectations, quantities, file))
+    expectation, traces = _confined(library, _expectation(library, expectations, quantities, file))
     opened = library.open(path)
     selected = opened.steps(steps)
-    checked = judge(opened.report(selected), expectation, trace=opened.trace, side=opened.side, steps=selected)
+    with library.steady(traces):
+        checked = judge(opened.report(selected), expectation, trace=opened.trace, side=opened.side, steps=selected)
     names = short_names(opened.whole)
     order = {"broken": 0, "unknown": 1, "held": 2}
     outcomes = sorted(checked.outcomes, key=lambda one: order[one.state])
@@ -105,8 +110,8 @@ def check(
         unknown=checked.unknown,
         steps=len(checked.steps),
         outcomes=cut.rows,
-        not_spoken_of=[short(one.text, 200) for one in checked.surprises[:_SURPRISES]],
-        alarms=[short(text, 300) for text in checked.alarms[:_SURPRISES]],
+        not_spoken_of=first([one.text for one in checked.surprises], _SURPRISES, 200),
+        alarms=[short(text, 300) for text in checked.alarms],
         predicted=checked.predicted,
         **paged(cut),
     )
@@ -126,26 +131,29 @@ def _expectation(
         )
     parts: list[Expectation | str] = list(lines)
     if file is not None:
-        parts.append(read_toml(library.root.file(file)))
+        name = library.root.file(file)
+        parts.append(library.keep(("expectations", name), [name], lambda: (read_toml(name), _FILE_BYTES)))
     expectation = expect(*parts, **named)
     if not len(expectation):
         raise InputError("nothing is expected: give expectations such as ['kernels == 5'], quantities, or a file")
     return expectation
 
 
-def _confined(library: Library, expectation: Expectation) -> Expectation:
-    """The expectation with the traces that it names by the names that may be read."""
+def _confined(library: Library, expectation: Expectation) -> tuple[Expectation, list[str]]:
+    """The expectation with the traces that it names by the names that may be read, and these with their side files."""
+    read: list[str] = []
 
     def confined(clause: Clause) -> Clause:
         if clause.quantity != "same_kernels_as" or not clause.words:
             return clause
         # A file of expectations may name a trace of the folder beside it.
         name = library.root.file(os.path.normpath(clause.words[0]))
-        library.root.check_content(name)
-        library.root.beside(side_path(name).as_posix())
+        side = side_path(name).as_posix()
+        library.root.beside(side)
+        read.extend([name, side])
         return msgspec.structs.replace(clause, words=(name, *clause.words[1:]))
 
-    return Expectation(tuple(map(confined, expectation.clauses)))
+    return Expectation(tuple(map(confined, expectation.clauses))), read
 
 
 def _row(one: Outcome, names: Mapping[str, str]) -> OutcomeRow:
@@ -156,8 +164,9 @@ def _row(one: Outcome, names: Mapping[str, str]) -> OutcomeRow:
         observed=None if one.observed is None else short(one.observed, 300),
         unit=one.unit,
         reason=None if one.reason is None else short(one.reason, 400),
-        broken_steps=[name_of(step.label) for step in one.steps if step.state == "broken"][:10],
+        broken_steps=first([step.label for step in one.steps if step.state == "broken"], _STEPS),
         accounts=[_account(account, names) for account in one.accounts[:_ACCOUNTS]],
+        accounts_left_out=max(0, len(one.accounts) - _ACCOUNTS),
     )
 
 
@@ -168,4 +177,5 @@ def _account(one: Account, names: Mapping[str, str]) -> AccountRow:
         rule=one.rule,
         count=one.count,
         events=[evidence_row(event, names) for event in one.evidence[:_EVENTS]],
+        events_total=len(one.evidence),
     )

@@ -9,7 +9,7 @@ import msgspec
 from pydantic import Field
 
 from foretrace.errors import InputError
-from foretrace.integrations.mcp.answers import Answer, Paged, name_of, paged, said, short
+from foretrace.integrations.mcp.answers import Answer, Paged, first, name_of, paged, said, short
 from foretrace.integrations.mcp.library import Library
 from foretrace.integrations.mcp.paging import Limit, Offset, Piece, piece
 from foretrace.knowledge.agents import MOST_TRACES
@@ -20,6 +20,7 @@ __all__ = ["ComparisonAnswer", "compare"]
 
 _LINES = 8
 _ROWS = 3
+_CHANGES = 16
 Section = Literal["places", "operators", "metrics", "copies"]
 
 
@@ -107,7 +108,7 @@ class GpuRow(Answer):
 
 
 class PlaceRow(Answer):
-    """Rows of both sides that do the same work; of a place that repeats, the rows are those of the first."""
+    """Rows of both sides that do the same work: the first of them, of the first place where it repeats."""
 
     category: str
     title: str
@@ -118,7 +119,9 @@ class PlaceRow(Answer):
     direction: str
     bytes_vanished: int | None
     baseline: list[GpuRow]
+    baseline_total: int = Field(description="rows of one such place")
     other: list[GpuRow]
+    other_total: int
 
 
 class OperatorRow(Answer):
@@ -149,6 +152,7 @@ class ComparisonAnswer(Paged):
     sides: list[SideRow]
     conclusion: list[ConclusionRow]
     changes: list[ChangeRow] = Field(description="numbers that differ, of the other trace that is asked about")
+    changes_left_out: int = Field(description="section metrics has them")
     pairs: list[PairFacts]
     gates: list[GateRow]
     other: int
@@ -199,10 +203,12 @@ def compare(
         items, make = parts[section]
         cut = piece(items, make, limit=limit, offset=offset)
     brief = section is None
+    changes = _changes(comparison, other) if brief else []
     return ComparisonAnswer(
         sides=[_side(one) for one in comparison.sides] if brief else [],
         conclusion=[_conclusion(one) for one in comparison.conclusion] if brief else [],
-        changes=_changes(comparison, other) if brief else [],
+        changes=changes[:_CHANGES],
+        changes_left_out=max(0, len(changes) - _CHANGES),
         pairs=[_pair(one) for one in comparison.pairs] if brief else [],
         gates=[
             GateRow(
@@ -253,27 +259,27 @@ def _side(one: Side) -> SideRow:
     return SideRow(
         label=name_of(one.label),
         path=one.path,
-        gpus=[name_of(name) for name in one.gpus[:4]],
+        gpus=first(one.gpus, 4),
         torch_version=said(one.torch_version, 60),
         predicted=one.predicted,
         steps=one.steps,
         step=None if one.step is None else name_of(one.step),
-        warnings=[short(text, 300) for text in one.warnings[:4]],
+        warnings=first(one.warnings, 4, 300),
     )
 
 
 def _conclusion(one: Any) -> ConclusionRow:
     return ConclusionRow(
         setup=name_of(one.setup),
-        changed=[short(text, 300) for text in one.changed[:_LINES]],
-        same=[short(text, 300) for text in one.same[:_LINES]],
+        changed=first(one.changed, _LINES, 300),
+        same=first(one.same, _LINES, 300),
     )
 
 
 def _changes(comparison: Comparison, other: int) -> list[ChangeRow]:
     """The numbers that differ."""
     rows = [_change(metric, other) for metric in comparison.metrics]
-    return [row for row in rows if row.direction in ("less", "more")][:16]
+    return [row for row in rows if row.direction in ("less", "more")]
 
 
 def _change(metric: Metric, other: int) -> ChangeRow:
@@ -297,7 +303,7 @@ def _pair(one: Pair) -> PairFacts:
         related=one.related,
         same_work=one.same_work,
         withheld=None if one.withheld is None else short(one.withheld, 400),
-        notes=[short(text, 400) for text in one.notes[:4]],
+        notes=first(one.notes, 4, 400),
         speedups=[
             SpeedupRow(of=each.of, ratio=each.ratio, reason=None if each.reason is None else short(each.reason, 200))
             for each in one.speedups
@@ -328,7 +334,9 @@ def _place(one: Place) -> PlaceRow:
         direction=one.change.direction,
         bytes_vanished=one.bytes_vanished,
         baseline=[_gpu_row(row) for row in one.a[:_ROWS]],
+        baseline_total=len(one.a),
         other=[_gpu_row(row) for row in one.b[:_ROWS]],
+        other_total=len(one.b),
     )
 
 

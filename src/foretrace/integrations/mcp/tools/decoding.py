@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from foretrace.integrations.mcp.answers import Answer, facts_of, name_of, short
+from foretrace.integrations.mcp.answers import Answer, facts_of, first, name_of, short
 from foretrace.integrations.mcp.library import Library
 from foretrace.knowledge.kernels import decode, describe
 
@@ -52,7 +52,7 @@ def decode_kernel(
                 family=decoded.family,
                 words=short(describe(decoded), 600),
                 decoded=facts_of(decoded.decoded),
-                unknown=[name_of(part) for part in decoded.unknown[:20]],
+                unknown=first(decoded.unknown, 20),
             )
         )
     return DecodedNames(kernels=kernels)

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from foretrace.errors import InputError
-from foretrace.integrations.mcp.answers import Answer, TimedRow, facts_of, name_of, short, short_names
+from foretrace.integrations.mcp.answers import Answer, TimedRow, facts_of, first, name_of, short, short_names
 from foretrace.integrations.mcp.arguments import TracePath
 from foretrace.integrations.mcp.library import Library, Opened
 from foretrace.knowledge.kernels import decode, describe
@@ -241,7 +241,7 @@ class _Seen:
             kind=decoded.kind if one is None else one.kind,
             words=short(describe(decoded), 600),
             decoded=facts_of(decoded.decoded),
-            unknown=[name_of(part) for part in decoded.unknown[:12]],
+            unknown=first(decoded.unknown, 12),
             phase=one.phase if one else None,
             grid=one.grid if one else None,
             block=one.block if one else None,

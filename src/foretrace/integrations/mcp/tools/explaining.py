@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from foretrace.errors import InputError
-from foretrace.integrations.mcp.answers import Alarm, Answer, Paged, alarms_of, paged, said, short
+from foretrace.integrations.mcp.answers import Alarm, Answer, Paged, alarms_of, first, paged, said, short
 from foretrace.integrations.mcp.arguments import Steps, TracePath
 from foretrace.integrations.mcp.library import Library
 from foretrace.integrations.mcp.paging import Limit, Offset
@@ -110,13 +110,13 @@ def _summary(report: Report) -> Summary:
     info = report.trace
     return Summary(
         bound=report.verdict.bound,
-        because=[short(text, 400) for text in report.verdict.because[:6]],
-        gpus=sorted({"GPU of unknown model" if gpu.name is None else short(gpu.name, 80) for gpu in info.gpus})[:8],
+        because=first(report.verdict.because, 6, 400),
+        gpus=first(sorted({gpu.name or "GPU of unknown model" for gpu in info.gpus}), 8, 80),
         torch_version=said(info.torch_version, 60),
         predicted=info.predicted,
         unprofiled_step_us=None if info.unprofiled is None else info.unprofiled.median_us,
-        alarms=alarms_of(report.health)[:6],
-        warnings=[short(text, 300) for text in info.warnings[:4]],
+        alarms=alarms_of(report.health),
+        warnings=first(info.warnings, 4, 300),
         steps=step_rows(report, _STEPS),
         findings=finding_rows(report, _FINDINGS),
         coverage=CoverageFacts(

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
 from foretrace.integrations.mcp.answers import Answer, Paged, paged, short
 from foretrace.integrations.mcp.library import Library
 from foretrace.integrations.mcp.paging import Limit, Offset, piece
-from foretrace.knowledge import formats
 from foretrace.knowledge.agents import MOST_FILES_SEEN
-from foretrace.knowledge.memory_texts import COUNTED, SUMMARY_HEAD
-from foretrace.model import report, sidefile
 from foretrace.report.text import clean
+from foretrace.trace.kinds import look
 
 __all__ = ["MEMORY_KINDS", "FileRow", "Files", "kind_of", "list_files"]
 
@@ -34,10 +31,7 @@ Kind = Literal[
 
 # Kinds that the tool memory reads.
 MEMORY_KINDS = ("snapshot", "memory_timeline", "memory_summary", "memory_counters")
-_JSON = (".json", ".json.gz", ".trace", ".trace.gz", ".gz")
-_PICKLES = (".pickle", ".pkl", ".pickle.gz", ".pkl.gz")
-_TEXTS = (".txt", ".log")
-_HEAD_BYTES = 1 << 16
+_KINDS: dict[str, Kind] = {kind: kind for kind in get_args(Kind)}
 
 
 class FileRow(Answer):
@@ -96,46 +90,6 @@ def _files(start: Path) -> Iterator[Path]:
 
 
 def kind_of(path: Path) -> Kind | None:
-    """What a file is, by its name and its first bytes; None for what foretrace does not read."""
-    name = path.name.lower()
-    if name.endswith(".toml"):
-        return "expectations" if b"=" in _head(path) and name != "pyproject.toml" else None
-    if name.endswith(_PICKLES):
-        return "snapshot" if formats.PICKLE.match(_head(path)) and b"segments" in _head(path) else None
-    if name.endswith(_JSON):
-        return _kind_of_json(_head(path))
-    if name.endswith(_TEXTS):
-        return "memory_summary" if SUMMARY_HEAD.search(_head(path).decode("utf-8", "replace")) else None
-    return None
-
-
-def _kind_of_json(head: bytes) -> Kind | None:
-    if f'"{report.SCHEMA}"'.encode() in head[:400]:
-        return "report"
-    if f'"{sidefile.SCHEMA}"'.encode() in head[:4000]:
-        return "side_file"
-    if head.lstrip().startswith(b"[["):
-        return "memory_timeline"
-    if f'"{COUNTED}'.encode() in head:
-        return "memory_counters"
-    if b'"segments"' in head and b'"total_size"' in head:
-        return "snapshot"
-    keys = (b'"traceEvents"', *(f'"{key}"'.encode() for key in sorted(formats.KINETO_KEYS)))
-    if any(key in head for key in keys) or (head.lstrip().startswith(b"[") and b'"ph"' in head):
-        return "trace"
-    return None
-
-
-def _head(path: Path) -> bytes:
-    """The first bytes of a file, unpacked; empty where it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-    except OSError:
-        return b""
-    if head.startswith(formats.GZIP_MAGIC):
-        try:
-            return zlib.decompressobj(wbits=31).decompress(head, _HEAD_BYTES)
-        except zlib.error:
-            return b""
-    return head
+    """What a file is, by its name and its first bytes; None for what no tool reads."""
+    found = look(path).kind
+    return None if found is None else _KINDS.get(found)

@@ -6,11 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from foretrace.integrations.mcp.answers import Alarm, Answer, alarms_of, name_of, said, short
+from foretrace.errors import InputError
+from foretrace.integrations.mcp.answers import Alarm, Answer, alarms_of, first, name_of, said
 from foretrace.integrations.mcp.library import Library, Opened
 from foretrace.integrations.mcp.tools.listing import MEMORY_KINDS, kind_of
 from foretrace.integrations.mcp.tools.memory import MemorySizes, read_memory, sizes_of
 from foretrace.model.memory import Memory
+from foretrace.report.text import clean
 
 __all__ = ["Loaded", "load"]
 
@@ -46,6 +48,7 @@ class TraceFacts(Answer):
     kernels: int
     transfers: int
     gpus: list[GpuRow]
+    gpus_left_out: int
     torch_version: str | None
     rank: int | None
     predicted: bool = Field(description="true: foretrace predicted it, nothing was measured")
@@ -89,7 +92,9 @@ def load(
     """Read a file and say what it is."""
     name = library.root.file(path)
     stamp = library.root.stamp(name)
-    size = stamp.size if stamp is not None else 0
+    if stamp is None:  # it was there a moment ago
+        raise InputError(f"{clean(name)} is gone; list_files lists what there is")
+    size = stamp.size
     kind = kind_of(library.root.folder / name)
     if kind in MEMORY_KINDS:
         return _memory(name, size, read_memory(library, name))
@@ -111,7 +116,7 @@ def _trace(opened: Opened) -> TraceFacts:
     return TraceFacts(
         events=info.events,
         steps=len(report.steps),
-        step_labels=[name_of(step.label) for step in report.steps[:_STEPS_SAID]],
+        step_labels=first([step.label for step in report.steps], _STEPS_SAID),
         kernels=len(report.kernels),
         transfers=len(report.transfers),
         gpus=[
@@ -123,6 +128,7 @@ def _trace(opened: Opened) -> TraceFacts:
             )
             for gpu in info.gpus[:_MOST_SAID]
         ],
+        gpus_left_out=max(0, len(info.gpus) - _MOST_SAID),
         torch_version=said(info.torch_version, 60),
         rank=info.rank,
         predicted=info.predicted,
@@ -134,8 +140,8 @@ def _trace(opened: Opened) -> TraceFacts:
             memory=info.has.memory,
             graphs=info.has.graphs,
         ),
-        warnings=[short(text, 300) for text in info.warnings[:_MOST_SAID]],
-        repairs=[short(text, 300) for text in info.repairs[:_MOST_SAID]],
+        warnings=first(info.warnings, _MOST_SAID, 300),
+        repairs=first(info.repairs, _MOST_SAID, 300),
     )
 
 
@@ -160,7 +166,7 @@ def _memory(name: str, size: int, memory: Memory) -> Loaded:
             segments=len(memory.segments),
             blocks=len(memory.blocks),
             sizes=sizes_of(memory),
-            repairs=[short(text, 300) for text in memory.source.repairs[:_MOST_SAID]],
+            repairs=first(memory.source.repairs, _MOST_SAID, 300),
         ),
         alarms=alarms_of(memory.health),
         next="memory for where it is, what pins it, and whether a request would succeed",

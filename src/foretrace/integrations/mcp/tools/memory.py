@@ -6,19 +6,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from foretrace.errors import InputError
 from foretrace.integrations.mcp.answers import Alarm, Answer, Paged, alarms_of, paged, short
 from foretrace.integrations.mcp.arguments import Number
 from foretrace.integrations.mcp.library import Library
 from foretrace.integrations.mcp.paging import Limit, Offset, Piece, piece
 from foretrace.knowledge.agents import MOST_TEXT
+from foretrace.memory.pools import pool_of
 from foretrace.model.memory import Alive, Memory, MemoryFinding, Pin
-from foretrace.model.sidefile import side_path
+from foretrace.model.sidefile import side_path, traces_of_snapshot
 
 __all__ = ["MemoryAnswer", "MemorySizes", "memory", "read_memory", "sizes_of"]
 
 _STACK_LINES = 4
-_SNAPSHOT = ".snapshot.pickle"
 # Bytes of rows, beside the accounts that every answer holds.
 _ROOM = 1_800
 
@@ -149,7 +148,7 @@ def memory(
         request_bytes=request_bytes,
         device=device,
         stream=stream,
-        pool=_pool(pool),
+        pool=None if pool is None else pool_of(pool),
         device_free_bytes=device_free_bytes,
         device_total_bytes=device_total_bytes,
         limit_bytes=limit_bytes,
@@ -181,15 +180,6 @@ def memory(
     )
 
 
-def _pool(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    first, dot, second = text.partition(".")
-    if not (dot and first.isdecimal() and second.isdecimal()):
-        raise InputError(f"pool {text!r} is none; write two numbers such as '0.0' or '0.1'")
-    return int(first), int(second)
-
-
 def read_memory(
     library: Library,
     path: str,
@@ -206,7 +196,7 @@ def read_memory(
     from foretrace.memory.examining import examine_file
 
     name = library.root.file(path)
-    sides = _sides(name)
+    sides = [side_path(trace).as_posix() for trace in traces_of_snapshot(name)]
     for side in sides:
         library.root.beside(side)
     asked = (request_bytes, device, stream, pool, device_free_bytes, device_total_bytes, limit_bytes)
@@ -225,14 +215,6 @@ def read_memory(
         return document, 100_000 + 600 * len(document.blocks) + 400 * len(document.segments)
 
     return library.keep(("memory", name, asked), [name, *sides], read)
-
-
-def _sides(name: str) -> list[str]:
-    """The side files that may lie beside a snapshot."""
-    if not name.endswith(_SNAPSHOT):
-        return []
-    stem = name.removesuffix(_SNAPSHOT)
-    return [side_path(f"{stem}{end}").as_posix() for end in (".trace.json", ".json")]
 
 
 def sizes_of(document: Memory) -> MemorySizes:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from foretrace.integrations.mcp.answers import Answer, Paged, paged, short
+from foretrace.integrations.mcp.answers import Answer, Paged, first, paged, short
 from foretrace.integrations.mcp.library import Library
 from foretrace.integrations.mcp.paging import Limit, Offset, piece
 from foretrace.model.oom import Explanation, Remedy, Size
@@ -15,6 +15,7 @@ __all__ = ["OomAnswer", "oom"]
 
 _MOST_TEXT = 200_000
 _REMEDIES = 6
+_PARTS = 8
 _STANCES = ("helps", "may", "cannot")
 
 
@@ -47,6 +48,7 @@ class MessageRow(Answer):
     total_bytes: int | None
     missing_bytes: int | None
     parts: list[PartRow]
+    parts_left_out: int
     remedies: list[RemedyRow] = Field(description="what helps, what may, and what cannot though it is often advised")
     remedies_left_out: int
     not_known: list[str]
@@ -115,18 +117,19 @@ def _row(one: Explanation) -> MessageRow:
         certain=one.certain,
         headline=short(one.headline, 400),
         first=short(one.first, 400),
-        because=[short(text, 400) for text in one.because[:5]],
+        because=first(one.because, 5, 400),
         asked_bytes=_bytes(one.said.asked),
         free_bytes=_bytes(one.said.free),
         total_bytes=_bytes(one.said.total),
         missing_bytes=_bytes(one.missing),
-        parts=[PartRow(what=short(part.what, 120), bytes=part.size.bytes) for part in one.accounts[:8]],
+        parts=[PartRow(what=short(part.what, 120), bytes=part.size.bytes) for part in one.accounts[:_PARTS]],
+        parts_left_out=max(0, len(one.accounts) - _PARTS),
         remedies=[_remedy(remedy) for remedy in (*helping, *vain)],
         remedies_left_out=len(one.remedies) - len(helping) - len(vain),
-        not_known=[short(text, 240) for text in one.not_known[:4]],
+        not_known=first(one.not_known, 4, 240),
         snapshot_agrees=None if checked is None else checked.agrees,
-        snapshot_says=[] if checked is None else [short(text, 400) for text in checked.because[:4]],
-        pinned_by=[] if checked is None else [short(text, 240) for text in checked.pinned_by[:4]],
+        snapshot_says=[] if checked is None else first(checked.because, 4, 400),
+        pinned_by=[] if checked is None else first(checked.pinned_by, 4, 240),
         times=one.count,
         line=one.line,
     )
@@ -137,7 +140,7 @@ def _remedy(one: Remedy) -> RemedyRow:
         stance=one.stance,
         title=short(one.title, 200),
         because=short(one.because, 300),
-        preconditions=[short(text, 200) for text in one.preconditions[:2]],
+        preconditions=first(one.preconditions, 2, 200),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -15,7 +14,9 @@ from foretrace.integrations.mcp.arguments import TracePath
 from foretrace.integrations.mcp.library import Library
 from foretrace.integrations.mcp.paging import Limit
 from foretrace.knowledge.agents import ANSWER_BYTES, LARGEST_ANSWER_BYTES, MOST_PAGE, MOST_QUERY_ROWS
-from foretrace.knowledge.tables import TABLES
+from foretrace.knowledge.tables import TABLES, Table, table_named
+from foretrace.model.words import listed
+from foretrace.report.text import clean
 
 __all__ = ["QueryAnswer", "query"]
 
@@ -28,6 +29,7 @@ class ColumnFacts(Answer):
 
     name: str
     type: str
+    unit: str | None = Field(description="null: it has none, or the query made something else of the column")
 
 
 class TableFacts(Answer):
@@ -48,6 +50,7 @@ class QueryAnswer(Answer):
     offset: int
     more: bool
     next_offset: int | None = None
+    total: int | None = Field(default=None, description="rows in all; null without sql, or for more than a million")
 
 
 def query(
@@ -78,19 +81,22 @@ def query(
     if sql is None:
         return QueryAnswer(path=opened.name, tables=_tables(table), columns=[], rows=[], offset=0, more=False)
     most = MOST_PAGE if limit is None else limit
+    from foretrace.analysis.tables.result import result_of
+
     # One row more than is shown tells whether there is one.
-    frame = opened.tables().query(sql, limit=offset + most + 1)
-    values = [[_cell(value) for value in row] for row in frame.slice(offset, most + 1).iter_rows()]
+    result = result_of(opened.tables().ask(sql, limit=offset + most + 1))
+    values = [[_cell(value) for value in row] for row in result.rows[offset:]]
     rows = _fitting(values[:most], ANSWER_BYTES if limit is None else LARGEST_ANSWER_BYTES)
     more = len(values) > len(rows)
     return QueryAnswer(
         path=opened.name,
         tables=[],
-        columns=[ColumnFacts(name=name_of(name), type=_type(kind)) for name, kind in frame.schema.items()],
+        columns=[ColumnFacts(name=name_of(one.name), type=one.type, unit=one.unit) for one in result.columns],
         rows=rows,
         offset=offset,
         more=more,
         next_offset=offset + len(rows) if more else None,
+        total=result.total,
     )
 
 
@@ -100,20 +106,16 @@ def _tables(wanted: str | None) -> list[TableFacts]:
             TableFacts(name=one.name, meaning=one.meaning, columns=[f"{c.name} {c.type}" for c in one.columns])
             for one in TABLES
         ]
-    one = next((each for each in TABLES if each.name == wanted), None)
-    if one is None:
-        raise InputError(f"there is no table {wanted[:60]!r}; the tables are {', '.join(each.name for each in TABLES)}")
+    one = _table(wanted)
     columns = [f"{column.name} {column.type}: {column.meaning}" for column in one.columns]
     return [TableFacts(name=one.name, meaning=one.meaning, columns=columns)]
 
 
-def _type(kind: Any) -> str:
-    """A column's type as the tables' own columns name theirs."""
-    if kind.is_integer():
-        return "integer"
-    if kind.is_numeric():
-        return "number"
-    return {"String": "text", "Boolean": "boolean"}.get(str(kind), str(kind).lower())
+def _table(name: str) -> Table:
+    table = table_named(name.lower())
+    if table is None:
+        raise InputError(f"there is no table {clean(name)!r}; the tables are {listed(each.name for each in TABLES)}")
+    return table
 
 
 def _fitting(rows: Sequence[list[Cell]], budget: int) -> list[list[Cell]]:
@@ -132,6 +134,4 @@ def _cell(value: Any) -> Cell:
         return value
     if isinstance(value, str):
         return short(value, _CELL)
-    if isinstance(value, date | datetime | timedelta):
-        return str(value)
     return short(json.dumps(value, ensure_ascii=False, default=str), _CELL)

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field
 
-from foretrace.integrations.mcp.answers import Answer, name_of, short
+from foretrace.integrations.mcp.answers import Answer, first, name_of, short
 from foretrace.integrations.mcp.paging import Piece, piece
 from foretrace.model.report import Finding, Launcher, Report, Step
 from foretrace.model.trace_memory import Allocating, StepMemory
@@ -42,6 +42,7 @@ SECTIONS: tuple[Section, ...] = get_args(Section)
 _CAUSES = 3
 _EVENTS = 3
 _ALLOCATING = 3
+_LISTED = 12
 
 
 class FindingRow(Answer):
@@ -79,7 +80,8 @@ class StepRow(Answer):
     memsets: int | None
     launches: int | None
     synchronizations: int | None
-    idle_causes: list[CauseRow]
+    idle_causes: list[CauseRow] = Field(description="the largest")
+    idle_causes_total: int
 
 
 class KernelRow(Answer):
@@ -120,6 +122,7 @@ class GemmRow(Answer):
     tflops: float | None
     of_peak: float | None
     peak: str | None
+    events: list[int] = Field(description="the first of its calls, for the tool event")
 
 
 class ElementwiseRow(Answer):
@@ -208,7 +211,8 @@ class MemoryRow(Answer):
     allocated_bytes: int
     freed_bytes: int
     reserved_grown_bytes: int | None
-    alive_at_peak: list[AllocatingRow]
+    alive_at_peak: list[AllocatingRow] = Field(description="the largest")
+    alive_at_peak_total: int
     missing: dict[str, str]
 
 
@@ -286,6 +290,7 @@ def _step(_: int, one: Step) -> StepRow:
             CauseRow(cause=cause.cause, detail=_name(cause.detail), us=cause.us, gaps=cause.gaps)
             for cause in one.idle[:_CAUSES]
         ],
+        idle_causes_total=len(one.idle),
     )
 
 
@@ -334,7 +339,7 @@ def _same(model: type[Answer], *, texts: Sequence[str] = (), left: Sequence[str]
             values[name] = _name(values[name])
         for name, value in values.items():
             if isinstance(value, list):
-                values[name] = [name_of(str(item)) for item in value[:12]]
+                values[name] = value[:_EVENTS] if name == "events" else first([str(item) for item in value], _LISTED)
         return model(**values)
 
     return row
@@ -374,6 +379,7 @@ def _memory_row(device: str, one: StepMemory) -> MemoryRow:
         freed_bytes=one.freed_bytes,
         reserved_grown_bytes=one.reserved_grown_bytes,
         alive_at_peak=[_allocating(each) for each in one.alive_at_peak[:_ALLOCATING]],
+        alive_at_peak_total=len(one.alive_at_peak),
         missing={name_of(key): short(text, 300) for key, text in one.missing.items()},
     )
 

@@ -118,13 +118,13 @@
       this.arrows = { from: Uint32Array.from(from), to: Uint32Array.from(to) };
     }
 
-    /** The options of `foretrace.Lanes`. */
+    /** The options of `foretrace.Lanes`. The arrows of one side cross the lanes of the other: not all at once. */
     options() {
       const { lanes, names, labels, kinds, arrows } = this;
       // Both files number their events from 0; an address such as #event-153 names one of the baseline.
       const event = this.columns.event.map((one, row) => (this.sideOf(row) === 'a' ? one : -1));
       const columns = { ...this.columns, event };
-      return { lanes, columns, names, labels, kinds, arrows, bands: [], unit: 'ns' };
+      return { lanes, columns, names, labels, kinds, arrows, arrowsOf: 'chosen', bands: [], unit: 'ns' };
     }
 
     sideOf(row) {
@@ -166,7 +166,7 @@
     /** Rows of CPU operators of this name, numbers behind it aside. */
     rowsNamed(name) {
       const fits = this.names.map((one) => {
-        const plain = foretrace.visibleText(one).replace(/^## | ##$/g, '');
+        const plain = one.replace(/^## | ##$/g, '');
         return plain === name || (plain.startsWith(name) && /[\s:(/#]/.test(plain[name.length]));
       });
       const found = [];

@@ -15,12 +15,12 @@
   };
 
   /**
-   * Let links and buttons of evidence lead into the timeline.
-   * @param {{show: Function, lanes: any}} page
+   * Let links and buttons of evidence lead into the timeline, where there is one.
+   * @param {{show: Function, lanes?: any}} page
    */
   foretrace.linkEvidence = (page) => {
     for (const link of document.querySelectorAll('a.event, a.node')) {
-      if (page.lanes.rowOfEvent(Number(link.dataset.event)) >= 0) continue;
+      if (page.lanes && page.lanes.rowOfEvent(Number(link.dataset.event)) >= 0) continue;
       link.classList.add('absent');
       link.title = `${link.title} (not drawn in the timeline)`;
     }

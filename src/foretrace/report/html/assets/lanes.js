@@ -12,12 +12,14 @@
      * @param {object} options lanes [{title, subtitle, group, side, depth}], columns {lane, depth, start, duration, name,
      *   kind, event} with rows in order of lane then start, names, kinds; optional: labels (what is written into
      *   rectangles, like names), bands [{label, start, end}], arrows {from, to}, unit ('ns' or 'bytes'),
-     *   colour(kind), label, details(row), onSelect(row)
+     *   colour(kind), label, details(row), onSelect(row), beforeSelect(row) (of every selection, not the reader's alone),
+     *   folded (titles of the groups that are so at first), arrowsOf ('all', or 'chosen': of rows that stand out)
+     *   Text is drawn as it is given: whoever makes the data spells unprintable characters out.
      */
     constructor(element, options) {
       this.options = options;
       this.model = new foretrace.LanesModel(options);
-      this.layout = new foretrace.LanesLayout(this.model);
+      this.layout = new foretrace.LanesLayout(this.model, options.folded);
       this.painter = new foretrace.LanesPainter(this.model, this.layout);
       this.axis = foretrace.lanesAxis(options.unit || 'ns');
       const { start, end } = this.model.extent;
@@ -74,16 +76,19 @@
       this.themes.observe(document.documentElement, { attributes: true, attributeFilter: ['data-theme', 'class'] });
       const media = window.matchMedia('(prefers-color-scheme: dark)');
       media.addEventListener('change', repaint);
-      const paper = (on) => () => {
+      const paper = (on) => {
         this.root.classList.toggle('lanes-paper', on);
         this.repaint();
         this._draw();
       };
-      const [before, after] = [paper(true), paper(false)];
+      const [before, after, printed] = [() => paper(true), () => paper(false), (event) => paper(event.matches)];
       window.addEventListener('beforeprint', before);
       window.addEventListener('afterprint', after);
+      const print = window.matchMedia('print');
+      print.addEventListener('change', printed);
       this._unwatch = () => {
         media.removeEventListener('change', repaint);
+        print.removeEventListener('change', printed);
         window.removeEventListener('beforeprint', before);
         window.removeEventListener('afterprint', after);
       };
@@ -139,7 +144,7 @@
       const { title } = this.layout.groups[i];
       const head = foretrace.lanesElement('button', 'lanes-head');
       head.type = 'button';
-      head.setAttribute('aria-label', foretrace.visibleText(title));
+      head.setAttribute('aria-label', title);
       head.addEventListener('click', () => {
         this.layout.toggle(title);
         this._resize();
@@ -198,6 +203,7 @@
         selected: this.selected,
         range: this.range,
         shown,
+        all: this.options.arrowsOf !== 'chosen',
       };
       foretrace.drawLanes(ctx, frame, this.model, this.layout, this.painter, this.axis);
       this.overview.draw(this.palette);
@@ -281,17 +287,30 @@
      */
     select(row, { zoom = false, reveal = false } = {}) {
       this.selected = row >= 0 && row < this.model.size ? row : -1;
+      if (this.options.beforeSelect) this.options.beforeSelect(this.selected);
       this.panel.showDetails(this.selected);
       if (this.selected >= 0) {
         const { model } = this;
         const lane = model.lanes[model.lane[row]];
-        const words = `${model.labels[model.name[row]]}, ${this.axis.length(model.duration[row])}, ${lane.title}`;
-        this.panel.say(foretrace.visibleText(words));
+        this.panel.say(`${model.labels[model.name[row]]}, ${this.axis.length(model.duration[row])}, ${lane.title}`);
         if (zoom) this.steps.zoomTo(row);
         else if (reveal) this.steps.reveal(row);
         this.steps.scrollTo(row);
       }
       this.redraw();
+    }
+
+    /** Titles of the groups that are folded. */
+    folded() {
+      return [...this.layout.collapsed];
+    }
+
+    /** Unfold the groups that rows lie in. */
+    unfold(rows) {
+      const { collapsed } = this.layout;
+      const many = collapsed.size;
+      if (many) for (const row of rows) collapsed.delete(this.model.lanes[this.model.lane[row]].group);
+      if (collapsed.size < many) this._resize();
     }
 
     setRange(range) {

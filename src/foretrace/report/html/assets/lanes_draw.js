@@ -24,7 +24,8 @@
   /**
    * Draw one frame.
    * @param {CanvasRenderingContext2D} ctx in CSS pixels
-   * @param {object} frame {view, left, width, full, height, top, ratio, palette, marks, selected, shown, range}
+   * @param {object} frame {view, left, width, full, height, top, ratio, palette, marks, selected, shown, all, range}
+   *   `all`: whether arrows are drawn of rows besides `shown`
    */
   foretrace.drawLanes = (ctx, frame, model, layout, painter, axis) => {
     const { left, width, full, height, palette } = frame;
@@ -111,7 +112,7 @@
     const { view, palette } = frame;
     const faint = [];
     let crowded = false;
-    for (let i = 0; i < from.length && !crowded; i++) {
+    for (let i = 0; frame.all && i < from.length && !crowded; i++) {
       const a = model.end(from[i]);
       const b = model.start[to[i]];
       if (Math.max(a, b) < view.start || Math.min(a, b) > view.end) continue;
@@ -242,17 +243,16 @@
       ctx.fill();
       ctx.fillStyle = palette.ink;
       ctx.font = BOLD;
-      ctx.fillText(clipped(ctx, foretrace.visibleText(group.title), frame.full - 30), 22, middle + 0.5);
+      ctx.fillText(clipped(ctx, group.title, frame.full - 30), 22, middle + 0.5);
     }
     layout.lanes.forEach((lane, i) => {
       const y = lane.top + shift;
       if (!lane.shown || y > to || y + lane.height < from) return;
       const { title, subtitle } = model.lanes[i];
-      const words = foretrace.visibleText(title);
       if (layout.narrow) {
         ctx.font = SMALL;
         ctx.fillStyle = palette.soft;
-        const whole = subtitle ? `${words}  ·  ${foretrace.visibleText(subtitle)}` : words;
+        const whole = subtitle ? `${title}  ·  ${subtitle}` : title;
         const said = clipped(ctx, whole, room - 12);
         // Arrows pass behind it.
         ctx.strokeStyle = palette.ground;
@@ -266,10 +266,10 @@
       ctx.fillStyle = palette.ink;
       // The title of a tall lane stays in sight while the lane does.
       const at = Math.min(Math.max(y, from + 4), y + lane.height - 28);
-      ctx.fillText(clipped(ctx, words, room - 30), 22, at + 8);
+      ctx.fillText(clipped(ctx, title, room - 30), 22, at + 8);
       ctx.font = SMALL;
       ctx.fillStyle = palette.soft;
-      if (subtitle) ctx.fillText(clipped(ctx, foretrace.visibleText(subtitle), room - 30), 22, at + 22);
+      if (subtitle) ctx.fillText(clipped(ctx, subtitle, room - 30), 22, at + 22);
       ctx.fillStyle = palette.grid;
       ctx.fillRect(0, lane.to + shift - 2, room, 1);
     });
@@ -319,7 +319,7 @@
       ctx.fillRect(Math.round(from), y, 1, tall);
       if (to - from < 30) return;
       ctx.fillStyle = palette.ink;
-      ctx.fillText(clipped(ctx, foretrace.visibleText(band.label), to - from - 10), from + 6, y + tall / 2 + 0.5);
+      ctx.fillText(clipped(ctx, band.label, to - from - 10), from + 6, y + tall / 2 + 0.5);
     });
     ctx.restore();
   }

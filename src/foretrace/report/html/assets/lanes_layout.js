@@ -20,9 +20,9 @@
    * those of the GPU stay in sight below the others, which scroll: `screen` tells where a y is on the canvas.
    */
   foretrace.LanesLayout = class LanesLayout {
-    constructor(model) {
+    constructor(model, folded = []) {
       this.model = model;
-      this.collapsed = new Set();
+      this.collapsed = new Set(folded);
       this.gutter = GUTTER;
       this.header = RULER + (model.bands.length ? BAND : 0);
       this.ruler = RULER;

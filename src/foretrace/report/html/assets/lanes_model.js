@@ -41,8 +41,7 @@
       this.name = columns.name;
       this.kind = columns.kind;
       this.event = columns.event || null;
-      this.shown = names.map(foretrace.visibleText);
-      this.labels = labels ? labels.map(foretrace.visibleText) : this.shown;
+      this.labels = labels || names;
       this.arrows = arrows || { from: new Uint32Array(0), to: new Uint32Array(0) };
       this._makeTracks();
       this._measureExtent();
@@ -241,7 +240,7 @@
       const wanted = text.trim().toLowerCase();
       if (!wanted) return new Uint32Array(0);
       const holds = (word) => word.toLowerCase().includes(wanted);
-      const fits = this.names.map((name, i) => holds(name) || holds(this.shown[i]) || holds(this.labels[i]));
+      const fits = this.names.map((name, i) => holds(name) || holds(this.labels[i]));
       const rows = [];
       for (let row = 0; row < this.size; row++) if (fits[this.name[row]]) rows.push(row);
       return Uint32Array.from(rows.sort((a, b) => this.start[a] - this.start[b] || a - b));

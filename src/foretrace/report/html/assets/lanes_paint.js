@@ -46,26 +46,22 @@
     _collect(frame, top, bottom) {
       const { layout, model } = this;
       for (const group of layout.groups) {
-        if (group.collapsed) {
-          const y = group.top + 7;
-          if (y > bottom || y + 10 < top) continue;
-          for (const lane of group.lanes) this._track(frame, model.firstTrack[lane], y + frame.shift, 10, false);
-          continue;
-        }
+        // Lanes drawn over each other would say little, and thousands of them take long.
+        if (group.collapsed) continue;
         for (const lane of group.lanes) {
           if (layout.lanes[lane].from > bottom || layout.lanes[lane].to < top) continue;
           for (let track = model.firstTrack[lane]; track < model.firstTrack[lane + 1]; track++) {
             const y = layout.trackTop[track];
             const height = layout.trackHeight[track];
             if (y > bottom || y + height < top) continue;
-            this._track(frame, track, y + frame.shift, height, true);
+            this._track(frame, track, y + frame.shift, height);
           }
         }
       }
     }
 
     /** Wide rows become rectangles; narrow ones pixels of a line that is stretched to the height of the track. */
-    _track(frame, track, y, height, named) {
+    _track(frame, track, y, height) {
       const { model, buckets, texts } = this;
       const { left, width, ratio, palette } = frame;
       const wide = Math.round(width * ratio);
@@ -89,7 +85,7 @@
         let list = buckets.get(key);
         if (!list) buckets.set(key, (list = []));
         list.push(left + from, y, to - from - 1 / ratio, height);
-        if (named && to - Math.max(0, from) >= LEAST_TEXT) texts.push(row, Math.max(0, from), Math.min(width, to), y, height);
+        if (to - Math.max(0, from) >= LEAST_TEXT) texts.push(row, Math.max(0, from), Math.min(width, to), y, height);
       });
     }
 

@@ -157,7 +157,7 @@
     showKinds() {
       const { host } = this;
       const chips = host.model.kinds.map((kind, i) => {
-        const chip = button('lanes-chip', '', `Let ${foretrace.visibleText(kind)} rows stand out`, () => this.switchKind(i));
+        const chip = button('lanes-chip', '', `Let ${kind} rows stand out`, () => this.switchKind(i));
         chip.append(...this._chip(kind, host.palette.fills[i][0]).childNodes);
         chip.setAttribute('aria-pressed', String(this.kind === i));
         return chip;
@@ -181,7 +181,7 @@
       const chip = make('span', 'lanes-chip');
       const spot = make('i');
       spot.style.background = colour;
-      chip.append(spot, make('span', '', foretrace.visibleText(words)));
+      chip.append(spot, make('span', '', words));
       return chip;
     }
 
@@ -219,7 +219,7 @@
         const kind = model.kinds[model.kind[row]];
         tipBox.replaceChildren(
           make('b', '', model.labels[model.name[row]].slice(0, 160)),
-          make('span', '', `${host.axis.length(model.duration[row])} · ${foretrace.visibleText(kind)}`),
+          make('span', '', `${host.axis.length(model.duration[row])} · ${kind}`),
         );
       }
       const right = at.x + 16 + tipBox.offsetWidth > host.fullWidth;
@@ -247,7 +247,7 @@
       const pairs = host.options.details ? host.options.details(row) : this._pairs(row);
       for (const [key, value] of pairs) {
         if (value === null || value === undefined || value === '') continue;
-        list.append(make('dt', '', foretrace.visibleText(key)), make('dd', '', foretrace.visibleText(value)));
+        list.append(make('dt', '', key), make('dd', '', value));
       }
       details.append(close, title, list);
       this._ties(row);
@@ -257,7 +257,7 @@
       const { model, axis } = this.host;
       const lane = model.lanes[model.lane[row]];
       const label = model.labels[model.name[row]];
-      const name = model.shown[model.name[row]];
+      const name = model.names[model.name[row]];
       return [
         ['name', name === label ? null : name],
         ['kind', model.kinds[model.kind[row]]],

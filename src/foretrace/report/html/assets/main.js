@@ -35,6 +35,14 @@
       this.note.hidden = true;
     }
 
+    /** Say something where a reader sees it, whatever is in sight. */
+    tell(words) {
+      foretrace.say(words);
+      this.noteText.textContent = words;
+      this.note.querySelector('.go').hidden = true;
+      this.note.hidden = false;
+    }
+
     /**
      * Highlight events in the timeline.
      * @param {number[]} events
@@ -42,6 +50,7 @@
      *   `move`: whether to scroll to the timeline
      */
     show(events, { select, address, move = true, words } = {}) {
+      if (!this.lanes) return;
       this.showRows(events.map((event) => this.lanes.rowOfEvent(event)).filter((row) => row >= 0), {
         row: select === undefined ? undefined : this.lanes.rowOfEvent(select),
         of: events.length,
@@ -66,8 +75,10 @@
       const said = (words || many) + (absent > 0 ? `; ${absent} more not drawn in it` : '');
       foretrace.say(said);
       this.noteText.textContent = said;
+      this.note.querySelector('.go').hidden = false;
       this.note.hidden = move || !rows.length;
       if (move) this._move();
+      if (!rows.length && of) this.tell(of === 1 ? 'The event is not drawn in the timeline.' : said);
     }
 
     _zoomToRows(rows) {
@@ -81,11 +92,13 @@
       this.lanes.zoomTo(from - room, to + room);
     }
 
-    /** Zoom the timeline to a stretch of time, ns since its origin. */
+    /** Zoom the timeline to a stretch of time, ns since the trace's origin. */
     showTime(start, end) {
+      if (!this.lanes) return;
+      const { origin = 0 } = this.timeline.document;
       const room = (end - start) * AROUND;
       this.lanes.select(-1);
-      this.lanes.zoomTo(start - room, end + room);
+      this.lanes.zoomTo(start - origin - room, end - origin + room);
       this._move();
     }
 
@@ -101,7 +114,7 @@
       const { start, duration, event, name } = this.timeline.columns;
       const facts = [
         ['duration', foretrace.words.time(duration[row] / 1000)],
-        ['start', foretrace.words.time(start[row] / 1000)],
+        ['start', foretrace.words.time((start[row] + this.timeline.document.origin) / 1000)],
         ['event', String(event[row])],
       ];
       if (at === undefined) return facts;
@@ -144,8 +157,7 @@
       const { document: said, columns } = this.timeline;
       const others = new Set(['python', 'call'].map((kind) => said.kinds.indexOf(kind)));
       const onCpu = said.lanes.map((lane) => lane.side === 'cpu');
-      const wanted = foretrace.visibleText(name);
-      const named = said.names.map((each) => each === name || foretrace.visibleText(each) === wanted);
+      const named = said.names.map((each) => each === name);
       const found = [];
       columns.name.forEach((each, row) => {
         if (named[each] && onCpu[columns.lane[row]] && !others.has(columns.kind[row])) found.push(row);
@@ -179,7 +191,11 @@
 
   async function startTimeline(page) {
     page.timeline = await unpack('data-timeline');
-    if (!page.timeline) return;
+    if (page.timeline) drawTimeline(page);
+    if ($('section-timeline')) foretrace.linkEvidence(page);
+  }
+
+  function drawTimeline(page) {
     page.lanes = new foretrace.Lanes($('timeline'), {
       ...foretrace.timelineOptions(page.timeline),
       label: 'Timeline of CPU threads and GPU streams',
@@ -188,7 +204,6 @@
         if (row < 0) page.note.hidden = true;
       },
     });
-    foretrace.linkEvidence(page);
   }
 
   async function startTables(page) {
@@ -230,7 +245,9 @@
   /** An address that names an event shows it. */
   function showAddressed(page) {
     const event = /^#event-(\d+)$/.exec(location.hash);
-    if (event && page.lanes) page.show([Number(event[1])], { select: Number(event[1]) });
+    if (event && page.lanes && page.lanes.rowOfEvent(Number(event[1])) < 0) {
+      page.tell(`No event ${event[1]} is drawn in the timeline.`);
+    } else if (event && page.lanes) page.show([Number(event[1])], { select: Number(event[1]) });
     const finding = /^#finding-\d+$/.test(location.hash) && $(location.hash.slice(1));
     if (finding && page.lanes) page.show(foretrace.eventsAround(finding), { move: false });
   }

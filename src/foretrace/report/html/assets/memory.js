@@ -22,7 +22,6 @@
     }
 
     async start() {
-      this._help();
       if (!$('data-map')) return;
       const data = await foretrace.unpack('data-map');
       this.map = new foretrace.MemoryMap($('memory-map'), data, { onArrange: () => this._tell() });
@@ -92,16 +91,6 @@
     }
 
     /** The keys that the shell lists for timelines, in the words of this page. */
-    _help() {
-      for (const line of document.querySelectorAll('#help dl > div')) {
-        const keys = line.querySelector('dt').textContent.trim();
-        if (keys === 't' && $('data-map')) {
-          line.querySelector('kbd').textContent = 'm';
-          line.querySelector('dd').textContent = 'the map; inside it ? lists its own keys';
-        } else if (keys === 't' || keys.startsWith('n')) line.remove();
-      }
-    }
-
     _key(event) {
       const taken = event.target.closest('input, textarea, select, [role="application"], dialog[open]');
       if (event.key !== 'm' || taken || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
@@ -134,9 +123,8 @@
     }
 
     _say(words) {
-      foretrace.say(words);
-      this.page.noteText.textContent = words;
-      this.page.note.hidden = false;
+      this.page.tell(words);
+      this.page.note.querySelector('.go').hidden = false;
     }
 
     _move() {
@@ -149,7 +137,10 @@
       const named = /^#address-(0x[0-9a-f]{1,16})$/i.exec(location.hash);
       if (!named) return;
       const block = this.map.blockAt(BigInt(named[1]));
-      if (block < 0) return;
+      if (block < 0) {
+        this.page.tell(`No block of the map holds ${named[1]}.`);
+        return;
+      }
       this.map.select(block);
       this._move();
     }

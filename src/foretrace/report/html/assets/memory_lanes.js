@@ -6,15 +6,7 @@
   /** Lanes whose search, matches and tip speak of memory. */
   foretrace.memoryLanes = (element, options) => {
     const lanes = new foretrace.Lanes(element, options);
-    const { panel, model, painter, layout } = lanes;
-    // Segments of a folded group drawn over each other would say nothing, and thousands of them take long.
-    const collect = painter._collect.bind(painter);
-    painter._collect = (...where) => {
-      const all = layout.groups.map((group) => group.lanes);
-      for (const group of layout.groups) if (group.collapsed) group.lanes = [];
-      collect(...where);
-      layout.groups.forEach((group, i) => (group.lanes = all[i]));
-    };
+    const { panel, model } = lanes;
     model.search = options.find;
     panel.input.placeholder = 'Search address, size, state, line  /';
     panel.input.setAttribute('aria-label', 'Search blocks');

@@ -140,19 +140,13 @@
         details: (one) => this.details(one),
         tip: (one) => this._tip(one),
         find: (text) => this.find(text),
-        onSelect: (one) => this._keep(one),
+        folded: before ? before.folded() : [],
+        beforeSelect: (one) => {
+          this._keep(one);
+          if (one >= 0) this.lanes.unfold([one]);
+        },
       });
       this.lanes.canvas.addEventListener('dblclick', (event) => this._twice(event));
-      if (before && before.layout.collapsed.size) {
-        this.lanes.layout.collapsed = before.layout.collapsed;
-        this.lanes._resize();
-      }
-      const select = this.lanes.select.bind(this.lanes);
-      this.lanes.select = (one, how) => {
-        this._keep(one);
-        if (one >= 0) this._unfold([one]);
-        select(one, how);
-      };
       if (selected >= 0 && this.rowOf[selected] >= 0) this.lanes.select(this.rowOf[selected], { reveal: true });
       this._mark();
     }
@@ -165,14 +159,6 @@
       if (event.clientX - box.left >= layout.gutter) return;
       const lane = layout.lanes.findIndex((one) => one.shown && y >= one.from && y < one.to);
       if (lane >= 0) this.showSegment(this.chosen[lane].at);
-    }
-
-    /** Unfold the groups that rows lie in. */
-    _unfold(rows) {
-      const { layout, model } = this.lanes;
-      if (!layout.collapsed.size) return;
-      for (const row of rows) layout.collapsed.delete(model.lanes[model.lane[row]].group);
-      this.lanes._resize();
     }
 
     _keep(row) {
@@ -296,7 +282,7 @@
     _tip(row) {
       const block = this.blockOf[row];
       const { state, size: sizes } = this.columns;
-      const name = foretrace.visibleText(this.names[this.nameOf[block]]).slice(0, 160);
+      const name = this.names[this.nameOf[block]].slice(0, 160);
       return [name, `${size(sizes[block])} · ${this.said.states[state[block]]}`, this.address(block)];
     }
 
@@ -342,7 +328,7 @@
       if (blocks.some((one) => this.rowOf[one] < 0)) this.choose({ shown: 'all' });
       this._mark();
       const rows = blocks.map((one) => this.rowOf[one]);
-      this._unfold(rows);
+      this.lanes.unfold(rows);
       if (rows.length) this.lanes.steps.scrollTo(rows.reduce((a, b) => Math.min(a, b)));
     }
 

@@ -58,22 +58,4 @@
     columns,
     arrows: { from: columns.arrow_from, to: columns.arrow_to },
   });
-
-  const NAMED = { '\u202a': 'LRE', '\u202b': 'RLE', '\u202c': 'PDF', '\u202d': 'LRO', '\u202e': 'RLO', '\u2066': 'LRI' };
-  Object.assign(NAMED, { '\u2067': 'RLI', '\u2068': 'FSI', '\u2069': 'PDI', '\u200e': 'LRM', '\u200f': 'RLM' });
-  Object.assign(NAMED, { '\u2028': 'LS', '\u2029': 'PS', '\u061c': 'ALM', '\ufeff': 'BOM', '\u200b': 'ZWSP' });
-  const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
-
-  /**
-   * A name as it can be shown: characters that would be invisible or turn the text around are spelled out.
-   * @param {string} text
-   * @returns {string}
-   */
-  foretrace.visibleText = (text) =>
-    String(text).replace(HIDDEN, (c) => {
-      const code = c.charCodeAt(0);
-      if (NAMED[c]) return `‹${NAMED[c]}›`;
-      if (code < 0x20) return String.fromCharCode(0x2400 + code);
-      return code === 0x7f ? '\u2421' : `‹${code.toString(16).toUpperCase()}›`;
-    });
 })();

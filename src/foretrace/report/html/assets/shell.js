@@ -88,9 +88,20 @@
     window.addEventListener('afterprint', () => closed.splice(0).forEach((one) => (one.open = false)));
   }
 
+  /** What the address names behind its #; a % that begins no character stands for itself. */
+  foretrace.addressed = () => {
+    const name = location.hash.slice(1);
+    try {
+      return decodeURIComponent(name);
+    } catch {
+      return name;
+    }
+  };
+
   /** A statement that the address names is opened. */
   foretrace.openAddressed = () => {
-    const named = location.hash.length > 1 && $(decodeURIComponent(location.hash.slice(1)));
+    const name = foretrace.addressed();
+    const named = name && $(name);
     if (!named) return;
     const folded = named.querySelector(':scope > details');
     if (folded) folded.open = true;

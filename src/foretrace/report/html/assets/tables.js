@@ -134,6 +134,7 @@
       columns: table.columns.map((column) => columnOf(column, fonts, context)),
       layout: 'fitDataStretch',
       height: height > MOST ? MOST : undefined,
+      autoResize: false, // it lays out anew when a table first comes into sight, which takes the focus from a row
       placeholder: 'No row passes the filters.',
       columnDefaults: { resizable: 'header' },
       rowFormatter: (row) => {
@@ -144,6 +145,13 @@
         };
       },
     });
+    let width = 0;
+    const fit = () => {
+      const now = place.clientWidth;
+      if (width && now && now !== width) tabulator.redraw();
+      width = now || width;
+    };
+    tabulator.on('tableBuilt', () => new ResizeObserver(fit).observe(place));
     const tell = (shown) => {
       const rows = table.rows === 1 ? 'row' : 'rows';
       many.textContent = shown === table.rows ? `${shown} ${rows}` : `${shown} of ${table.rows} ${rows}`;
