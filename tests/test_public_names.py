@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,15 @@ def test_every_public_name_exists():
 
 def test_dir_lists_the_public_names_and_nothing_else():
     assert dir(foretrace) == sorted(foretrace.__all__)
+
+
+def test_every_public_name_stands_in_the_reference():
+    page = (Path(__file__).parents[1] / "docs/reference/python.md").read_text()
+    told = [line.removeprefix("::: ") for line in page.splitlines() if line.startswith("::: ")]
+    names = {one.rpartition(".")[2] for one in told}
+    names |= set(import_module("foretrace.errors").__all__)  # told as a whole: ::: foretrace.errors
+    assert "foretrace.errors" in told
+    assert set(foretrace.__all__) - names == {"__version__"}
 
 
 def test_an_unknown_name_is_an_attribute_error():

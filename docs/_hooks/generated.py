@@ -54,8 +54,10 @@ def rules() -> str:
     from foretrace.knowledge.rules_timeline import TIMELINE_RULES
 
     parts = [
-        "# Rules\n\nWhat `foretrace explain`, `compare`, `check` and `memory` can say, word for word; `{places}` are "
-        "filled with what a trace holds. Each rule names where its fact comes from.\n"
+        "# Rules\n\nWhat `foretrace explain` and `foretrace memory` can find, and why `foretrace check` says that an "
+        "expectation broke, word for word; `{places}` are filled with what a trace or a snapshot holds. Where the fact "
+        "of a rule is not in the trace itself, its source is named. The word in brackets is the severity: `warning`, "
+        "`note` or `info`.\n"
     ]
     groups = {
         "Kernels": KERNEL_RULES,
@@ -146,5 +148,12 @@ def _each(choices: Iterable[dict[str, Any]], anchor: str) -> list[str]:
 
 
 def _text(text: str) -> str:
-    """A sentence of the code as Markdown: names with underscores and angle brackets stay as they are."""
-    return re.sub(r"([*_<>\[\]])", r"\\\1", text)
+    """A sentence of the code as Markdown: names with underscores and angle brackets stay as they are.
+
+    What stands in backquotes is code already, and a page of this site that is named becomes a link.
+    """
+    plain_and_code = re.split(r"(`+[^`]+`+)", text)
+    for at in range(0, len(plain_and_code), 2):
+        escaped = re.sub(r"([*_<>\[\]])", r"\\\1", plain_and_code[at])
+        plain_and_code[at] = re.sub(r"docs/((?:concepts|how-to)/([\w-]+)\.md)", r"[\2](../\1)", escaped)
+    return "".join(plain_and_code)

@@ -18,6 +18,8 @@ Errors carry one readable sentence; ``cli.main`` prints it without a traceback a
 
 from __future__ import annotations
 
+import re
+
 __all__ = [
     "CaptureError",
     "EmptyTraceError",
@@ -72,6 +74,11 @@ class EmptyTraceError(CaptureError):
 
 _MOST_SAID = 300
 
+# A requirement as an installed package's metadata has it: its name, its versions, and the extra that asks for it.
+_REQUIREMENT = re.compile(
+    r"(?P<name>[\w.-]+)(?:\[[^\]]*\])?\s*(?P<versions>[^;]*)(?:;.*?extra == [\"'](?P<extra>[\w-]+))?"
+)
+
 
 def sentence_of(
     error: Exception, *, name_files: bool = True, machine: str = "this machine", defect: str = "please report it"
@@ -93,5 +100,24 @@ def sentence_of(
             return f"a file cannot be read: {error.strerror}"
         if error.filename is not None:
             return f"{error.filename}: {error.strerror}"
+    if isinstance(error, ModuleNotFoundError) and (absent := _not_installed(error.name or "")) is not None:
+        return absent
     said = " ".join(str(error).split())[:_MOST_SAID]
     return f"this is a defect of foretrace: {type(error).__name__}{': ' if said else ''}{said}; {defect}"
+
+
+def _not_installed(module: str) -> str | None:
+    """How to install a package that foretrace asks for; None where the module is of no such package."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        requirements = requires("foretrace") or []
+    except PackageNotFoundError:  # run from its source, without being installed
+        return None
+    for requirement in requirements:
+        found = _REQUIREMENT.match(requirement)
+        if found is None or re.sub(r"[-_.]+", "_", found["name"]).lower() != module.lower():
+            continue
+        wanted = f"foretrace[{found['extra']}]" if found["extra"] else f"{found['name']}{found['versions'].strip()}"
+        return f"{found['name']} is needed for this and not installed: pip install '{wanted}'"
+    return None

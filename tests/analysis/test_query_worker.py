@@ -80,7 +80,7 @@ def _started(sql: str, *, seconds: float) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
-    header = {"sql": sql, "tables": [], "limit": None, "counted": 10, "sort": False, "allowance": 10**9}
+    header = {"sql": sql, "headed": sql, "tables": [], "limit": None, "counted": 10, "sort": False, "allowance": 10**9}
     assert process.stdin is not None
     assert process.stdout is not None
     engine._write(process.stdin, msgspec.msgpack.encode(header | {"seconds": seconds, "parent": os.getpid()}))

@@ -66,8 +66,22 @@ def test_the_reference_page_is_the_generated_one(regolden: bool):
 
 def test_events_of_a_trace_are_the_documented_columns(training: Tables):
     events = training.trace.events
-    assert tuple(events.columns) == next(table for table in TABLES if table.name == "events").names
+    documented = next(table for table in TABLES if table.name == "events").names
+    assert [*events.columns] == [name for name in documented if name != "step_label"]
     assert events.height == len(training.trace)
+
+
+@pytest.mark.parametrize("name", ["kernels", "transfers", "launches", "ops", "events"])
+def test_the_label_of_a_step_stands_beside_its_position(name: str, training: Tables):
+    labels = {
+        step: label.removeprefix("ProfilerStep")
+        for step, label in training.frame("steps").select("step", "label").iter_rows()
+    }
+    assert labels == {0: "#2", 1: "#3", 2: "#4"}
+    pairs = set(training.frame(name).select("step", "step_label").iter_rows())
+    assert pairs <= {(None, None), *labels.items()}
+    # Copies were made in the last step alone.
+    assert name == "transfers" or {label for _, label in pairs} >= set(labels.values())
 
 
 # The tables say what the report says

@@ -287,3 +287,48 @@ def test_no_row_hides_another_whatever_the_trace(cpu, gpu, most):
         assert_in_order(made)
         if "steps" not in options:
             assert np.isin(trace.event[trace.gpu_rows], made.event).all()
+
+
+FAR = 1_700_000_000_000_000.0  # µs: an epoch
+
+
+@pytest.mark.parametrize(
+    "stray",
+    [
+        lambda build: build.kernel("stray", start=5, duration=3),
+        lambda build: build.op("far", start=FAR + 1e14, duration=3, tid=2),
+        lambda build: build.op("long", start=FAR + 1, duration=1e13, tid=2),
+    ],
+    ids=["kernel-at-the-beginning-of-time", "years-later", "months-long"],
+)
+def test_a_row_months_away_is_left_out_and_said(stray):
+    build = TraceBuilder()
+    for at in range(3):
+        build.launch(f"kernel_{at}", start=FAR + at * 100, at=FAR + at * 100 + 10, duration=20)
+    stray(build)
+    made = timeline(build)
+    assert made.left_out[OUT_OF_REACH] == 1
+    assert {name for name in names(made) if name.startswith("kernel")} == {"kernel_0", "kernel_1", "kernel_2"}
+    assert not {"stray", "far", "long"} & set(made.names)
+    assert 0 <= int(made.start.min())
+    assert int((made.start + made.duration).max()) <= LONGEST_NS
+
+
+def test_times_count_from_the_trace_s_origin_where_all_can_be_drawn():
+    build = TraceBuilder()
+    build.op("a", start=FAR, duration=1)
+    build.op("b", start=FAR + 1e12, duration=1)
+    made = timeline(build)
+    assert made.origin_ns == 0
+    assert OUT_OF_REACH not in made.left_out
+    assert made.start.tolist() == [0, 10**15]
+
+
+def test_more_than_two_bytes_of_threads_keep_their_lanes():
+    many = 2**16 + 3
+    build = TraceBuilder()
+    for tid in range(many):
+        build.op(f"op_{tid}", start=tid, duration=0.5, tid=tid + 10)
+    made = timeline(build)
+    assert len(made.lanes) == many
+    assert len(set(made.lane.tolist())) == many

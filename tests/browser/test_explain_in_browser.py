@@ -252,12 +252,12 @@ def test_a_product_row_highlights_its_own_kernels(open_page, eager):
 
 
 def test_a_table_follows_the_width_of_the_window(open_page, eager):
-    page = ready(open_page(eager[1], viewport={"width": 1280, "height": 900}))
-    drawn_table(page, "gemms")
-    holder = "document.querySelector('#grid-gemms .tabulator').clientWidth"
-    row = "document.querySelector('#grid-gemms .tabulator-row').getBoundingClientRect().width"
+    page = ready(open_page(eager[1], viewport={"width": 1000, "height": 900}))
+    drawn_table(page, "operators")
+    holder = "document.querySelector('#grid-operators .tabulator').clientWidth"
+    row = "document.querySelector('#grid-operators .tabulator-row').getBoundingClientRect().width"
     wide = page.evaluate(row)
-    page.set_viewport_size({"width": 2000, "height": 900})
+    page.set_viewport_size({"width": 1500, "height": 900})
     until(page, f"{row} > {wide} && {row} >= {holder} - 20")
 
 
@@ -419,7 +419,7 @@ def test_on_paper_everything_is_open_and_tables_are_complete(open_page, train):
     drawn_table(page, "kernels")
     page.emulate_media(media="print")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    assert page.locator("details:not([open])").count() == 0
+    assert page.locator("details:not([open], .evidence details)").count() == 0
     assert page.locator("#section-kernels .in-page").is_visible()
     assert not page.locator("#grid-kernels").is_visible()
     assert page.locator("#section-kernels .in-page tbody tr").count() == len(report.groups)

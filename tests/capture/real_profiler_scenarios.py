@@ -146,6 +146,21 @@ def foreign_inside() -> Any:
         return {"said": str(error), "kept_mm": operators(p.path)}
 
 
+def ended_by_the_code() -> Any:
+    with profile(FOLDER / "ended") as p:
+        X @ X
+        torch.autograd._disable_profiler()
+    return p.path.name
+
+
+def ended_by_the_code_in_a_step() -> Any:
+    with profile(FOLDER / "ended_in_a_step", active=3) as p:
+        for number in p.steps():
+            X @ X
+            if number == 2:
+                torch.autograd._disable_profiler()
+
+
 def foreign_inside_and_caught() -> Any:
     with profile(FOLDER / "caught", wait=2, active=1) as p:
         for _ in p.steps():
@@ -200,6 +215,8 @@ SCENARIOS: list[Callable[[], Any]] = [
     foreign_on_another_thread,
     foreign_inside,
     foreign_inside_and_caught,
+    ended_by_the_code,
+    ended_by_the_code_in_a_step,
     around_the_guard,
     exception_inside,
     in_inference_mode,

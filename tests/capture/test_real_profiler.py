@@ -18,6 +18,9 @@ import pytest
 
 pytest.importorskip("torch", reason="recording needs the torch extra")
 
+from foretrace.capture.torch_backend import TorchSession
+from foretrace.errors import CaptureError
+
 HERE = Path(__file__).parent
 PYTHONS = [sys.executable, *filter(None, [os.environ.get("FORETRACE_TEST_TORCH_PYTHON")])]
 
@@ -78,6 +81,31 @@ def test_a_profiler_that_starts_while_we_record_is_turned_away(results: dict[str
 
 def test_a_profiler_that_was_turned_away_can_be_stopped(results: dict[str, Any]) -> None:
     assert results["foreign_inside_and_caught"] == 1
+
+
+@pytest.mark.parametrize("scenario", ["ended_by_the_code", "ended_by_the_code_in_a_step"])
+def test_code_that_ends_the_profiler_is_told_of_and_crashes_nothing(results: dict[str, Any], scenario: str) -> None:
+    said = results[scenario]["CaptureError"]
+    assert said.startswith("torch's profiler ended before this recording did, and what was recorded is lost")
+    assert "torch.autograd._disable_profiler()" in said
+
+
+class Ended:
+    """A profiler whose results torch no longer has: to write them would end the process."""
+
+    class profiler:  # noqa: N801
+        class kineto_results:  # noqa: N801
+            trace_start_ns = staticmethod(lambda: 0)
+
+    def export_chrome_trace(self, path: str) -> None:
+        raise AssertionError(f"torch was asked to write {path}")
+
+
+def test_results_that_torch_no_longer_has_are_not_written(tmp_path: Path) -> None:
+    session = TorchSession.__new__(TorchSession)
+    session._profiler = Ended()
+    with pytest.raises(CaptureError, match="ended on another thread than the one it began on"):
+        session.export(tmp_path / "t.json")
 
 
 def test_a_profiler_that_got_past_the_guard_is_noticed(results: dict[str, Any]) -> None:

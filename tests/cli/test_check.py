@@ -88,6 +88,12 @@ def test_a_misspelt_region_fails(capsys: pytest.CaptureFixture[str]):
     assert (code, "no region is called mlp_fw in the trace; it has mlp_fwd" in out) == (1, True)
 
 
+def test_that_a_region_is_nowhere_is_said_beside_its_verdict(capsys: pytest.CaptureFixture[str]):
+    code, out, _ = said(capsys, "check", EAGER, "--expect", "mlp_fw: calls == 0")
+    assert code == 0
+    assert "note: no region is called mlp_fw in the trace; it has mlp_fwd" in out
+
+
 def test_standard_input_may_be_either(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("gemm = 3\n"))
     assert said(capsys, "check", EAGER, "-")[0] == 0

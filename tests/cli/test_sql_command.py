@@ -59,7 +59,7 @@ def test_a_result_too_wide_says_what_it_leaves_out(capsys):
     _, out, _ = sql(capsys, TRAIN, "select * from kernels limit 2")
     assert all(len(row) <= 100 for row in out.splitlines())
     said = " ".join(out.split())
-    assert "30 columns not shown at this width: module, step, phase" in said
+    assert "31 columns not shown at this width: module, step, step_label, phase" in said
     assert "or see all with --all, --csv or --json" in said
     _, out, _ = sql(capsys, TRAIN, "select * from kernels limit 2", "--all")
     assert "epilogue" in out.splitlines()[0]
@@ -68,7 +68,7 @@ def test_a_result_too_wide_says_what_it_leaves_out(capsys):
 
 def test_one_wide_row_is_folded(capsys):
     _, out, _ = sql(capsys, TRAIN, "select * from kernels limit 1")
-    assert len(out.splitlines()) == 37
+    assert len(out.splitlines()) == 38
     assert out.splitlines()[3].split() == ["kind", "gemm"]
 
 
@@ -212,6 +212,17 @@ def test_names_of_a_trace_cannot_steer_the_terminal(capsys, tmp_path: Path):
     assert "\x1b" not in out
     assert "evil \\x1b[31m\\nname" in out
     assert len(out.splitlines()) == 2
+
+
+def test_csv_cannot_steer_a_terminal_and_is_whole_elsewhere(capsys, monkeypatch, tmp_path: Path):
+    from builders import TraceBuilder
+
+    build = TraceBuilder()
+    build.kernel("=evil \x1b[31m", 0, 5)
+    path = str(build.write(tmp_path / "evil.json"))
+    assert sql(capsys, path, "select name from kernels", "--csv")[1] == "name\n=evil \x1b[31m\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert sql(capsys, path, "select name from kernels", "--csv")[1] == "name\n=evil \\x1b[31m\n"
 
 
 def test_the_file_that_is_read_is_never_replaced(capsys, tmp_path: Path):

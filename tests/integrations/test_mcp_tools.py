@@ -323,8 +323,46 @@ def test_query_is_paged(session: Session) -> None:
 
 
 def test_query_says_units(session: Session) -> None:
-    answer = session.answer("query", path=MLP, sql="SELECT duration_us, sum(bytes) AS all_bytes FROM transfers GROUP BY 1")
+    answer = session.answer(
+        "query", path=MLP, sql="SELECT duration_us, sum(bytes) AS all_bytes FROM transfers GROUP BY 1"
+    )
     assert {column["name"]: column["unit"] for column in answer["columns"]} == {"duration_us": "µs", "all_bytes": "B"}
+
+
+def test_query_numbers_are_numbers_and_texts_texts(session: Session) -> None:
+    answer = session.answer("query", path=MLP, sql="SELECT 0.1 AS x, 2 AS n, '0.1' AS t, 1 > 2 AS b, 1.5 / 2 AS h")
+    assert answer["rows"] == [[0.1, 2, "0.1", False, 0.75]]
+    assert [column["type"] for column in answer["columns"]] == ["number", "integer", "text", "boolean", "number"]
+
+
+@pytest.mark.parametrize("limit", [None, 5])
+def test_a_query_of_many_columns_is_bounded_and_says_what_it_leaves_out(session: Session, limit: int | None) -> None:
+    columns = ", ".join(f"name x{number}" for number in range(900))
+    answer = session.answer("query", path=MLP, sql=f"SELECT {columns} FROM kernels", limit=limit)
+    shown = len(answer["columns"])
+    assert shown + answer["columns_left_out"] == 900
+    assert shown > (100 if limit else 10)
+    assert {len(row) for row in answer["rows"]} == {shown}
+    assert answer["more"]
+    assert len(json.dumps(answer, separators=(",", ":")).encode()) <= (16_384 if limit else SMALL)
+
+
+def test_a_row_of_long_texts_is_cut_to_fit(session: Session) -> None:
+    columns = ", ".join(f"repeat_me || '{'x' * 400}' AS c{number}" for number in range(20))
+    sql = f"SELECT {columns} FROM (SELECT name AS repeat_me FROM kernels)"
+    answer = session.answer("query", path=MLP, sql=sql)
+    assert (len(answer["columns"]), answer["columns_left_out"]) == (20, 0)
+    assert all("… (+" in text for text in answer["rows"][0])
+    assert small(answer)
+
+
+def test_decode_kernel_of_many_long_names_is_bounded(session: Session) -> None:
+    long = "triton_poi_fused_" + "_".join(f"add_mul_{number}" for number in range(400))
+    answer = session.answer("decode_kernel", names=[f"{long}_{number}" for number in range(20)])
+    assert small(answer)
+    assert len(answer["kernels"]) + answer["names_left_out"] == 20
+    assert len(answer["kernels"]) >= 2
+    assert session.answer("decode_kernel", names=["my_kernel"] * 8)["names_left_out"] == 0
 
 
 def test_gemms_come_with_events_to_dig_deeper(session: Session) -> None:
@@ -428,7 +466,11 @@ def test_the_prompt_names_the_trace(session: Session) -> None:
             "nothing is expected: give expectations such as ['kernels == 5'], quantities, or a file",
         ),
         ("compare", {"paths": [EAGER, COMPILED], "other": 2}, "there is no other trace 2; with 2 paths it is 1 to 1"),
-        ("memory", {"path": SNAPSHOT, "pool": "x"}, "'x' is no pool; write two numbers, as 0.0 (ordinary tensors) or 0.1"),
+        (
+            "memory",
+            {"path": SNAPSHOT, "pool": "x"},
+            "'x' is no pool; write two numbers, as 0.0 (ordinary tensors) or 0.1",
+        ),
         ("memory", {"path": MLP}, f"{MLP} is a profiler trace, not a memory snapshot; read it with the tool explain"),
         ("explain", {"path": "notes.md"}, "notes.md is not JSON; name a profiler trace (Kineto JSON, plain or gzip)"),
     ],

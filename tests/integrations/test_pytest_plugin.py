@@ -310,6 +310,8 @@ BAD = {
     "(max_step_us=250)": "'max_step_us <= 250' is about a time, and a test's body runs once and cold, *profiled",
     "('gemm_us <= 3')": "'gemm_us <= 3' is about a time, *",
     "(baseline='yes')": "baseline is True or False, not 'yes'",
+    "(op='aten::mm')": "op='aten::mm' says where to look, and no keyword says at what: add one, such as calls=1",
+    "('kernels == 1', region='x')": "region='x' says where to look, *a line in quotes names its own, *",
 }
 
 
@@ -370,7 +372,7 @@ def test_broken(): a @ a @ a
     copied = body.replace("a @ (a + 1)", "(a @ (a + 1)).t().contiguous()")
     result = run(pytester, copied, "--foretrace-report-increase")
     assert words(result).count("1 call of aten::contiguous a step more, with aten::clone, aten::copy_ inside") == 8
-    result.stdout.fnmatch_lines(["foretrace: 8 held, 1 broken"])
+    result.stdout.fnmatch_lines(["foretrace: 1 broken, 8 more than the baseline (reported)"])
     run(pytester, copied, "-n2").stdout.fnmatch_lines(["foretrace: 9 broken"])
 
 
@@ -476,3 +478,81 @@ def test_the_help_and_the_markers_name_the_plugin(pytester: pytest.Pytester) -> 
     assert re.search(r"@pytest\.mark\.foretrace\(\*lines, kernels=", result.stdout.str())
     shown = pytester.runpytest_inprocess("--help").stdout.str()
     assert all(f"--foretrace-{flag}" in shown for flag in ("baseline", "update", "fail-on-increase", "traces"))
+
+
+# ---- what must not pass in silence ----
+
+
+def test_nothing_that_was_not_judged_counts_as_held(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+@pytest.fixture
+def late(request): request.node.add_marker(foretrace("op aten::mm: calls == 7"))
+@pytest.fixture
+def late_and_wrong(request): request.node.add_marker(foretrace(gems=3))
+
+def test_a_fixture_adds_the_mark(late): a @ a
+def test_a_fixture_adds_a_bad_mark(late_and_wrong): a @ a
+def test_the_body_adds_it(request):
+    request.node.add_marker(foretrace("op aten::mm: calls == 7"))
+    a @ a
+def test_the_body_adds_it_and_measures(request, profiled):
+    request.node.add_marker(foretrace("op aten::mm: calls == 7"))
+    profiled(lambda: a @ a)
+@foretrace("op aten::itme: calls == 0")
+def test_no_such_operator(): a @ a
+@foretrace("op item: calls == 0")
+def test_no_namespace(): a @ a
+@foretrace("module Linear_9: calls == 0")
+def test_no_modules_recorded(): a @ a
+@foretrace("op aten::item: calls == 0", "op mine::op: calls == 0", "op aten::conv*: calls == 0")
+def test_what_torch_could_call(): a @ a
+""",
+    )
+    result.assert_outcomes(passed=1, failed=7)
+    text = words(result)
+    for sentence in (
+        "op aten::mm: calls == 7 is 1",
+        "@pytest.mark.foretrace: gems is no quantity; did you mean gemm?",
+        "foretrace: the mark came while the test ran, too late to record it: add it before",
+        "no operator of torch is called aten::itme, so 'op aten::itme: calls == 0' would hold whatever runs; "
+        "did you mean aten::item?",
+        "op item: calls == 0: no operator is called item",
+    ):
+        assert sentence in text
+    result.stdout.fnmatch_lines(["foretrace: 1 held, 2 broken, 4 not judged"])
+
+
+def test_an_update_that_writes_nothing_says_so(pytester: pytest.Pytester) -> None:
+    result = run(pytester, '@foretrace("op aten::mm: calls == 1")\ndef test_it(): a @ a', "--foretrace-update")
+    result.stdout.fnmatch_lines(["foretrace: no baseline was written: no test that ran to its end has baseline=True *"])
+
+
+def test_a_baseline_tells_the_place_of_what_came_and_an_exchange_as_one(pytester: pytest.Pytester) -> None:
+    body = """
+class Net(torch.nn.Module):
+    def forward(self, x): return HERE
+
+@foretrace(baseline=True)
+def test_it(profiled): profiled(Net(), a, timed=False, stacks=STACKS)
+"""
+
+    def planted(code: str, *flags: str, stacks: bool = False) -> pytest.RunResult:
+        return run(pytester, body.replace("HERE", code).replace("STACKS", str(stacks)), *flags)
+
+    plain = "torch.nn.functional.silu(x @ x) + x"
+    planted(plain, "--foretrace-update").assert_outcomes(passed=1)
+    copied = plain.replace("(x @ x)", "((x @ x).t().contiguous())")
+    beside = planted(copied)
+    beside.assert_outcomes(failed=1)
+    assert "aten::clone, aten::copy_ inside (after aten::t, before aten::silu); accept it" in words(beside)
+    assert "are recorded with profiled(…, stacks=True)" in words(beside)
+    stacked = words(planted(copied, stacks=True))
+    assert "in forward, in module Net_0); accept it with --foretrace-update" in stacked
+    assert "are recorded with profiled" not in stacked
+    exchanged = planted(plain.replace("silu", "gelu"))
+    exchanged.assert_outcomes(passed=1)
+    exchanged.stdout.fnmatch_lines(
+        ["foretrace: test_it.py::test_it: not as in the baseline, and no increase: aten::silu is now aten::gelu (*)"]
+    )

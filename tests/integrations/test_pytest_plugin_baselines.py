@@ -31,6 +31,7 @@ from foretrace.model.baseline import (
     write_baseline,
 )
 from foretrace.report.baseline import render_drift
+from foretrace.report.view import View
 from foretrace.trace import load
 
 TRACES = Path(__file__).parents[1] / "data" / "traces"
@@ -178,6 +179,8 @@ def test_nothing_changed() -> None:
     drift = against(of_trace("mlp_eager"), of_trace("mlp_eager"))
     assert (drift.changes, drift.notes, drift.unseen) == ([], [], None)
     assert "nothing that was compared became more or less" in render_drift(drift, "it.json")
+    assert "\x1b[" in render_drift(drift, "it.json", view=View(color=True))
+    assert "\x1b[" not in render_drift(drift, "it.json")
 
 
 def test_views_and_fewer_operators_are_told_and_are_no_increase() -> None:

@@ -161,7 +161,10 @@ def test_fusing_is_no_increase(project: pytest.Pytester) -> None:
     run(project, BASELINE.format("mlp_eager"), "--foretrace-update")
     result = run(project, BASELINE.format("mlp_compile"))
     result.assert_outcomes(passed=1)
-    assert "kernel a step more" not in "".join(line for line in result.outlines if "more than in" in line)
+    (remark,) = (line for line in result.outlines if line.startswith("foretrace: test_it.py::test_step: not as in"))
+    assert "aten::gelu and aten::mul are now done by triton_poi_fused__unsafe_view_gelu_mul" in remark
+    assert remark.endswith("(--foretrace-update accepts it)")
+    result.stdout.fnmatch_lines(["foretrace: 1 held"])
 
 
 def test_a_lost_epilogue_is_named_with_both_kernels_and_their_operators(project: pytest.Pytester) -> None:
@@ -211,11 +214,39 @@ def test_a_new_item_is_named_by_operator_copy_and_wait(project: pytest.Pytester)
     assert "0 → 1 wait for the GPU a step: cudaStreamSynchronize by aten::_local_scalar_dense" in text
 
 
-def test_an_increase_is_a_remark_unless_it_is_to_fail(project: pytest.Pytester) -> None:
-    run(project, BASELINE.format("mlp_compile"), "--foretrace-update")
-    result = run(project, BASELINE.format("mlp_eager"))
-    result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["foretrace: test_it.py::test_step: more than in the baseline: *", "foretrace: 1 held"])
+FLAG_ALONE = '@replay("{}")\n@foretrace\ndef test_step(): pass'
+
+
+@pytest.mark.parametrize(
+    ("body", "flags", "fails"),
+    [
+        (BASELINE, (), True),
+        (BASELINE, ("--foretrace-fail-on-increase",), True),
+        (BASELINE, ("--foretrace-report-increase",), False),
+        (BASELINE, ("-o", "foretrace_report_increase=true"), False),
+        (BASELINE, ("-o", "foretrace_report_increase=true", "--foretrace-fail-on-increase"), True),
+        (FLAG_ALONE, ("--foretrace-baseline",), False),
+        (FLAG_ALONE, ("--foretrace-baseline", "--foretrace-fail-on-increase"), True),
+    ],
+)
+def test_an_increase_fails_the_test_that_asks_for_a_baseline(
+    project: pytest.Pytester, body: str, flags: tuple[str, ...], fails: bool
+) -> None:
+    run(project, body.format("mlp_compile"), "--foretrace-update", "--foretrace-baseline")
+    result = run(project, body.format("mlp_eager"), *flags)
+    result.assert_outcomes(failed=int(fails), passed=int(not fails))
+    if fails:
+        result.stdout.fnmatch_lines(["foretrace: more than in the baseline *", "foretrace: 1 broken"])
+    else:
+        remark = "foretrace: test_it.py::test_step: more than in the baseline: *"
+        result.stdout.fnmatch_lines([remark, "foretrace: 1 more than the baseline (reported)"])
+        assert not any(row.startswith("foretrace: 1 held") for row in result.outlines), "it did not hold"
+
+
+def test_flags_that_contradict_each_other_are_one_sentence(project: pytest.Pytester) -> None:
+    result = run(project, "def test_it(): pass", "--foretrace-fail-on-increase", "--foretrace-report-increase")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --foretrace-fail-on-increase and * contradict each other: give one of them"])
 
 
 def test_update_accepts_and_says_how_many(project: pytest.Pytester) -> None:
@@ -240,4 +271,11 @@ def test_a_baseline_of_a_gpu_is_neither_passed_nor_replaced_without_one(project:
         result = run(project, BASELINE.format(f"{project.path}/cpu.json"), *flags)
         result.assert_outcomes(skipped=1)
         result.stdout.fnmatch_lines(["*SKIPPED*no GPU here, so not judged: *NVIDIA H200*"])
+        assert file.read_bytes() == made
+    # With a GPU at hand, that nothing runs on it is what a baseline is there to notice.
+    project.makeconftest(CONFTEST)
+    for flags, said in (((), "nothing ran on a GPU here, though there is one"), (("--foretrace-update",), "*kept*")):
+        result = run(project, BASELINE.format(f"{project.path}/cpu.json"), *flags)
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines([f"foretrace: *{said}*"])
         assert file.read_bytes() == made

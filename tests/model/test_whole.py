@@ -13,7 +13,6 @@ import pytest
 from foretrace.capture import files
 from foretrace.capture.files import Rows
 from foretrace.errors import InputError
-from foretrace.fused.dispatch.files import write_atomically
 from foretrace.memory.reading.convert import convert
 from foretrace.model.baseline import SCHEMA, Baseline, MadeOn, write_baseline
 from foretrace.model.sidefile import SideFile, side_path, write_side
@@ -105,7 +104,6 @@ def converted(path: Path) -> None:
 
 WRITERS: dict[str, Callable[[Path], object]] = {
     "whole": lambda path: write_whole(path, b"{}"),
-    "table": lambda path: write_atomically(path, "{}"),
     "baseline": baseline,
     "convert": converted,
     "recording": lambda path: files.target(path, force=True),

@@ -51,6 +51,53 @@ def test_absolute_decimal_times_survive_a_repair():
     assert trace.start.tolist() == [1695835542514261123, 1695835542514261124]
 
 
+EXACT = 1234567890123460001  # ns; a float64 of µs would say …460.0
+
+
+@pytest.mark.parametrize(
+    ("whole", "damaged"),
+    [
+        ('"args": {"x": 1}', '"args": {"x": NaN}'),
+        ('"args": {"x": 1}', '"args": {"x": None}'),
+        ('"args": {"x": 1}', '"args": {"x": 1,}'),
+        ('"args": {"x": 1}', '"args": {"x": "a"b"}'),
+        ('"args": {"x": 1}', '"args": {"x": "a\x01\\q"}'),
+        ('"name": "op"', '"name": "op" '),
+        ('"name": "op"', '"name": null'),
+        ('"pid": 1', '"pid": 1.0'),
+        ('"pid": 1', '"pid": [1, 0]'),
+        ('"args": {"x": 1}}', '"args": {"x": 1}'),
+        ('"ts": ', '"ts": +'),
+    ],
+    ids=["nan", "none", "comma", "quote", "control", "sound", "null", "pid", "list", "brace", "plus"],
+)
+@pytest.mark.parametrize("others", [0, 3, 80])
+def test_what_is_mended_keeps_the_digits_of_its_time(whole, damaged, others):
+    event = (
+        '{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": 1234567890123460.001, "dur": 2.5, '
+        '"args": {"x": 1}}'
+    )
+    beside = [event.replace("460.001", f"460.{at * 7 % 1000:03}") for at in range(1, others + 1)]
+    trace = parse(f'{{"traceEvents": [{",".join([event.replace(whole, damaged), *beside])}]}}'.encode())
+    assert sorted(trace.start.tolist()) == sorted([EXACT, *(EXACT - 1 + at * 7 % 1000 for at in range(1, others + 1))])
+
+
+def test_a_time_of_another_type_takes_no_digits_from_the_ones_beside_it():
+    row = '{{"ph": "X", "cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": {}, "dur": 1}}'
+    trace = parse(f"[{row.format('1234567890123460.001')}, {row.format('{}')}]".encode())
+    assert trace.start.tolist() == [EXACT]
+
+
+def test_a_mended_half_of_a_pair_fits_the_sound_one():
+    head = '"cat": "cpu_op", "name": "op", "pid": 1, "tid": 1, "ts": '
+    pair = f'{{"ph": "B", {head}1234567890123460.001, "args": {{"x": NaN}}}}, {{"ph": "E", {head}1234567890123462.501}}'
+    sound = ", ".join(f'{{"ph": "X", {head}{1234567890123500 + at}, "dur": 1}}' for at in range(100))
+    for text in (f"[{pair}]", f"[{pair}, {sound}]", f"[{sound}, {pair}]"):
+        trace = parse(text.encode())
+        place = trace.start.tolist().index(EXACT)
+        assert trace.duration[place] == 2500
+
+
 def test_whole_microseconds_of_older_torch():
     trace = parse(text_with(["1695835542514261"], ["104"]))
     assert trace.start.tolist() == [1695835542514261000]

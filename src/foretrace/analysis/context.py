@@ -16,13 +16,14 @@ from foretrace.errors import InputError
 from foretrace.knowledge import gpus
 from foretrace.knowledge.gpus import Gpu
 from foretrace.knowledge.kernels import Decoded, decode
-from foretrace.knowledge.kineto import RowKind
+from foretrace.knowledge.kineto import RowKind, module_name
 from foretrace.model.report import Gpu as TraceGpu
 from foretrace.model.sidefile import SideFile
+from foretrace.model.slim import slim_note
 from foretrace.trace.steps import StepSpan
 from foretrace.trace.table import Trace
 
-__all__ = ["Context", "whole"]
+__all__ = ["Context", "has_stacks", "stacks_recorded", "whole"]
 
 Int64 = NDArray[np.int64]
 
@@ -32,14 +33,32 @@ def whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def has_stacks(trace: Trace) -> bool:
+    """Whether Python frames are there that tell source lines; frames of modules alone tell none."""
+    frames = np.unique(trace.name_id[trace.kind == RowKind.PYTHON]).tolist()
+    return any(module_name(trace.names[name]) is None for name in frames)
+
+
+def stacks_recorded(trace: Trace) -> bool:
+    """Whether frames were recorded, which takes the CPU time; they may have been left out of the file since."""
+    note = slim_note(trace.meta)
+    return bool(np.any(trace.kind == RowKind.PYTHON)) or (note is not None and "stacks" in note.dropped)
+
+
 @dataclass(eq=False)
 class Context:
     """One explanation in progress."""
 
     trace: Trace
     side: SideFile | None = None
-    selected: list[int] | None = None  # positions of steps; None: all
+    selected: list[int] | None = None  # positions of steps; None: all, and what belongs to none
     _paths: dict[int, tuple[str, ...]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        """Speak of the steps alone where the trace was cut: what else is there only ran meanwhile."""
+        note = slim_note(self.trace.meta) if self.selected is None else None
+        if note is not None and note.cut:
+            self.selected = [span.index for span in self.trace.steps]
 
     @cached_property
     def attribution(self) -> Attribution:
@@ -59,8 +78,17 @@ class Context:
 
     @cached_property
     def has_gpu(self) -> bool:
-        """Whether any kernel, copy or memset was recorded."""
-        return bool(len(self.trace.gpu_rows))
+        """Whether any kernel, copy or memset was recorded; a step that a trace was cut to may hold none of them."""
+        return bool(len(self.trace.gpu_rows)) or self._was_recorded("gpu")
+
+    @cached_property
+    def has_calls(self) -> bool:
+        """Whether any API call was recorded; a step that a trace was cut to may hold none of them."""
+        return bool(len(self.trace.rows(RowKind.CALL))) or self._was_recorded("calls")
+
+    def _was_recorded(self, what: str) -> bool:
+        note = slim_note(self.trace.meta)
+        return note is not None and note.cut and what in note.recorded
 
     @cached_property
     def busy(self) -> tuple[Int64, Int64]:
@@ -239,7 +267,7 @@ class Context:
     def _named_rows(self) -> set[int]:
         """Rows that a path names: operators and annotations, the steps' own left out."""
         named = set(self.trace.rows(RowKind.OPERATOR, RowKind.ANNOTATION).tolist())
-        return named - {span.row for span in self.trace.steps}
+        return named - {span.row for span in (*self.trace.steps, *self.trace.marks)}
 
     @cached_property
     def next_start(self) -> dict[int, int]:
@@ -247,11 +275,11 @@ class Context:
         following: dict[int, int] = {}
         # Process → start of the earliest step seen so far, and the start after that one.
         latest: dict[int | str | None, tuple[int, int | None]] = {}
-        for span in sorted(self.trace.steps, key=lambda s: -s.start):
+        for span in sorted([*self.trace.steps, *self.trace.marks], key=lambda s: -s.start):
             start, after = latest.get(span.pid, (span.start, None))
             if start > span.start:
                 after = start
-            if after is not None:
+            if after is not None and span.index >= 0:
                 following[span.index] = after
             latest[span.pid] = (span.start, after)
         return following
@@ -260,7 +288,7 @@ class Context:
     def calls_by_step(self) -> dict[int, Int64] | None:
         """API calls by step; None where the trace recorded none at all."""
         calls = self.trace.rows(RowKind.CALL)
-        return rows_by_step(calls, self.attribution.step) if len(calls) else None
+        return rows_by_step(calls, self.attribution.step) if self.has_calls else None
 
     def operands(self, row: int) -> dict[str, Any]:
         """Shapes, dtypes, strides and scalar inputs of an operator row as the cost tables take them."""

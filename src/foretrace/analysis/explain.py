@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from foretrace.analysis.chain import dispatch_chain, representative_step
-from foretrace.analysis.context import Context, whole
+from foretrace.analysis.context import Context, has_stacks, stacks_recorded, whole
 from foretrace.analysis.costs import KernelCosts
 from foretrace.analysis.findings import DETECTORS, Detector, find_all
 from foretrace.analysis.findings.facts import Facts
@@ -19,10 +19,11 @@ from foretrace.analysis.operators import operator_table
 from foretrace.analysis.steps import step_reports
 from foretrace.analysis.verdict import verdict
 from foretrace.knowledge.kineto import RowKind
-from foretrace.knowledge.slimming import was_cut
+from foretrace.knowledge.slimming import LEFT_OUT
 from foretrace.model.prediction import read_prediction
 from foretrace.model.report import Has, Report, Timing, TraceInfo
 from foretrace.model.sidefile import SideFile
+from foretrace.model.slim import SlimNote, slim_note
 from foretrace.trace.load import load
 from foretrace.trace.table import Trace
 
@@ -65,7 +66,7 @@ def report_from(context: Context, detectors: Sequence[Detector] = DETECTORS) -> 
     """``report_of`` what is shared already, for whoever asks more of it afterwards."""
     trace = context.trace
     costs = KernelCosts(context)
-    health = check_health(trace)
+    health = check_health(trace, context.steps)
     step_list, gaps = step_reports(context)
     kernels = kernel_reports(context, costs)
     info = _trace_info(context)
@@ -84,7 +85,7 @@ def report_from(context: Context, detectors: Sequence[Detector] = DETECTORS) -> 
         chain=dispatch_chain(context, step_list[representative_step(step_list)].index) if step_list else [],
         gaps=gaps,
         findings=find_all(facts, detectors),
-        verdict=verdict(context, step_list, kernels, health, info.unprofiled, info.has.stacks),
+        verdict=verdict(context, step_list, kernels, health, info.unprofiled, stacks_recorded(trace)),
         coverage=coverage(context, kernels),
         health=health,
         prediction=read_prediction(trace.meta),
@@ -94,6 +95,7 @@ def report_from(context: Context, detectors: Sequence[Detector] = DETECTORS) -> 
 
 def _trace_info(context: Context) -> TraceInfo:
     trace, side = context.trace, context.side
+    note = slim_note(trace.meta)
     timing = None
     if side is not None and side.unprofiled is not None:
         u = side.unprofiled
@@ -105,11 +107,11 @@ def _trace_info(context: Context) -> TraceInfo:
         events=trace.total_events,
         torch_version=version if isinstance(version, str) else (side.software.torch if side else None),
         gpus=context.gpus,
-        repairs=trace.repairs,
-        warnings=_warnings(context),
+        repairs=[*(note.repairs if note else []), *trace.repairs],
+        warnings=_warnings(context, note),
         has=Has(
             shapes=context.has_shapes,
-            stacks=bool(np.any(trace.kind == RowKind.PYTHON)),
+            stacks=has_stacks(trace),
             gpu=context.has_gpu,
             memory=bool(np.any(trace.kind == RowKind.MEMORY)),
             graphs=bool(trace.links.graph.any()),
@@ -126,7 +128,7 @@ def _rank(trace: Trace) -> int | None:
     return whole(rank)
 
 
-def _warnings(context: Context) -> list[str]:
+def _warnings(context: Context, note: SlimNote | None) -> list[str]:
     """Why some numbers of the report are unknown."""
     trace = context.trace
     said: list[str] = []
@@ -135,18 +137,38 @@ def _warnings(context: Context) -> list[str]:
     elif not context.datasheets:
         names = ", ".join(g.name or "unnamed" for g in context.gpus) or "no device is named in the trace"
         said.append(f"no datasheet for the GPU ({names}): shares of peak and bounds are unknown")
-    if context.has_gpu and not context.has_shapes:
+    said += _left_out(context, note)
+    if context.has_gpu and not context.has_shapes and (note is None or "shapes" not in note.dropped):
         said.append("operator shapes were not recorded (record_shapes=True): FLOPs and bytes are unknown")
-    if not len(trace.rows(RowKind.CALL)) and context.has_gpu:
+    if not context.has_calls and context.has_gpu:
         said.append("no API calls were recorded: launches and synchronizations are unknown")
     if len(trace) and trace.steps[0].row < 0:
         said.append("the trace has no profiler steps: the whole of it is reported as one step")
     idle = [span.label for span in context.steps if span.index not in context.working_steps]
     if idle:
-        why = "marks where the trace was cut" if was_cut(trace.meta) else "holds no work (the loop ended before it)"
+        why = "holds no work" if note and note.cut else "holds no work (the loop ended before it)"
         said.append(f"{', '.join(idle[:3])} {why}: per-step numbers leave it out")
     if trace.links.graph.any():
         said.append(
             "kernels replayed by a CUDA graph have no operators or shapes: those ran when the graph was captured"
         )
+    return said
+
+
+def _left_out(context: Context, note: SlimNote | None) -> list[str]:
+    """What `foretrace slim` took out, by the option that recorded it: to record it again would be no help."""
+    gone = set(note.dropped) if note is not None else set()
+    trace = context.trace
+    there = {
+        "shapes": context.has_shapes,
+        "stacks": has_stacks(trace),
+        "memory": bool(np.any(trace.kind == RowKind.MEMORY)),
+    }
+    said = [
+        f"{what} were recorded ({option}) and left out by `foretrace slim`{unknown}"
+        for part, what, option, unknown in LEFT_OUT
+        if part in gone and not there[part]
+    ]
+    if trace.meta.get("with_stack") and "stacks" not in gone and not there["stacks"]:
+        said.append("source lines were asked for (with_stack=True), and none are in the file")
     return said

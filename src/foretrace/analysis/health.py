@@ -8,36 +8,48 @@ check that cannot apply (overlap of streams in a CPU-only trace) is left out. Wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from foretrace.analysis.health_gpu import gpu_checks
-from foretrace.analysis.health_parts import judged
+from foretrace.analysis.health_parts import ORDER, judged
+from foretrace.analysis.health_slim import before_slimming, cut_checks, with_earlier
 from foretrace.knowledge import thresholds
 from foretrace.knowledge.formats import NANOSECONDS
 from foretrace.knowledge.kineto import GPU_WORK, HOST_ROWS, RowKind, log_counts, step_number
 from foretrace.model.report import Health
+from foretrace.model.slim import slim_note
+from foretrace.model.words import count as counted
 from foretrace.trace import Trace
+from foretrace.trace.steps import StepSpan
 
-__all__ = ["check_health", "trusted", "why_not"]
+__all__ = ["check_health", "health_to_keep", "trusted", "why_not"]
 
 _NEVER = 2**62  # ns; later than any time of a trace
 # Words of repairs after which something of the recording is missing.
 _LOSS = re.compile(r"cut off|skipped|damaged|dropped|missing|could not")
 
 
-def check_health(trace: Trace) -> list[Health]:
-    """All checks that apply, bad ones first, then suspect ones, in a fixed order within each."""
+def check_health(trace: Trace, steps: Sequence[StepSpan] | None = None) -> list[Health]:
+    """All checks that apply, bad ones first, then suspect ones, in a fixed order within each.
+
+    ``steps`` are those whose numbers are wanted, all by default: of a slim trace that was cut through some of its
+    steps, the others may be trusted. What was found when it was slimmed goes on to count.
+    """
     if not len(trace):
         detail = "the recording is empty: it holds metadata of the profiler and not one event with a time"
         return [Health(check="empty", state="bad", detail=detail, count=0), *_repairs(trace)]
-    checks = [*_repairs(trace), *_rows(trace), *_times(trace), *_steps(trace), *_merged(trace)]
-    checks += [*_nesting(trace), *gpu_checks(trace), *_log(trace)]
-    order = {"bad": 0, "suspect": 1, "ok": 2}
-    return sorted(checks, key=lambda check: order[check.state])
+    checks = [*_repairs(trace), *cut_checks(trace, trace.steps if steps is None else steps), *_rows(trace)]
+    checks += [*_times(trace), *_steps(trace), *_merged(trace), *_nesting(trace), *gpu_checks(trace), *_log(trace)]
+    return sorted(with_earlier(trace, checks), key=lambda check: ORDER[check.state])
+
+
+def health_to_keep(trace: Trace) -> list[Health]:
+    """What a slim copy of a trace has to say of its health, as of the trace before it was slimmed."""
+    return before_slimming(check_health(trace))
 
 
 def why_not(health: Iterable[Health], *checks: str) -> str | None:
@@ -54,14 +66,18 @@ def trusted(health: Iterable[Health], *checks: str) -> bool:
 
 
 def _repairs(trace: Trace) -> list[Health]:
-    if not trace.repairs:
+    note = slim_note(trace.meta)
+    earlier = note.repairs if note is not None else []
+    repairs = [*earlier, *trace.repairs]
+    if not repairs:
         return []
-    state: Literal["ok", "suspect", "bad"] = "suspect" if any(map(_LOSS.search, trace.repairs)) else "ok"
-    if any("before the cut" in repair for repair in trace.repairs):
+    state: Literal["ok", "suspect", "bad"] = "suspect" if any(map(_LOSS.search, repairs)) else "ok"
+    if any("before the cut" in repair for repair in repairs):
         # Kineto writes all CPU rows before the GPU rows: what is missing is GPU work of every step, not the last step.
         state = "bad"
-    detail = "the file was mended while reading: " + "; ".join(trace.repairs)
-    return [Health(check="repaired", state=state, detail=detail, count=len(trace.repairs))]
+    said = [f"the file was mended while reading: {'; '.join(trace.repairs)}"] if trace.repairs else []
+    said += [f"the trace was mended when it was slimmed: {'; '.join(earlier)}"] if earlier else []
+    return [Health(check="repaired", state=state, detail=". ".join(said), count=len(repairs))]
 
 
 def _rows(trace: Trace) -> list[Health]:
@@ -150,12 +166,15 @@ def _steps(trace: Trace) -> list[Health]:
     steps = [step for step in trace.steps if step.row >= 0]
     if not steps:
         return []
+    note = slim_note(trace.meta)
+    if note is not None and note.cut:
+        return [judged("steps", "ok", f"{counted(len(steps), 'step')} of those of the whole trace", 0)]
     numbers = sorted({n for step in steps if (n := step_number(step.label)) is not None})
     missing = numbers[-1] - numbers[0] + 1 - len(numbers) if numbers else 0
     if missing:
         text = f"{missing} of the steps {numbers[0]} to {numbers[-1]} are missing from the recording"
         return [judged("steps", "suspect", text, missing)]
-    return [judged("steps", "ok", f"{len(steps)} steps, none missing", 0)]
+    return [judged("steps", "ok", f"{counted(len(steps), 'step')}, none missing", 0)]
 
 
 def _merged(trace: Trace) -> list[Health]:

@@ -6,7 +6,10 @@ from typing import cast
 
 from foretrace.model.report import CheckState, Health
 
-__all__ = ["judged"]
+__all__ = ["ORDER", "judged"]
+
+# States by what is to be read first.
+ORDER: dict[CheckState, int] = {"bad": 0, "suspect": 1, "ok": 2}
 
 
 def judged(check: str, state: str, detail: str, count: int | None) -> Health:

@@ -22,6 +22,7 @@ __all__ = ["NEEDED_CHECKS", "Pace", "is_cold", "pace_of"]
 NEEDED_CHECKS = (
     "empty",
     "repaired",
+    "cut_steps",
     "rows_without_time",
     "rows_without_duration",
     "durations_beyond_reason",

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from foretrace.capture.backend import Backend, Session, Settings, default_backend
+from foretrace.capture.dropped import end_dropped
 from foretrace.capture.files import Rows, free_name, target, write_trace
 from foretrace.capture.memory import History, begun_with_the_block
 from foretrace.capture.plan import DEFAULT_WAIT, DEFAULT_WARMUP, CaptureWarning, Plan
@@ -127,7 +128,7 @@ class Recording:
                 raise
             _ACTIVE.add(self)
         self._process = os.getpid()
-        self._dropped = weakref.finalize(self, _end_dropped, self._session, self.history, self._process)
+        self._dropped = weakref.finalize(self, end_dropped, self._session, self.history, self._process)
         self._dropped.atexit = False
         self._state = "running"
         self._step_start_ns = backend.clock_ns()
@@ -437,20 +438,3 @@ class Recording:
             self._finish()
         except ForetraceError as problem:
             print(f"foretrace: {name}: {problem}", file=sys.stderr)
-
-
-def _end_dropped(session: Session, history: History | None, process: int) -> None:
-    """Stop the profiler of a recording that was entered, never left and then forgotten."""
-    if process != os.getpid():
-        return
-    print(
-        "foretrace: a recording was dropped without being left, and nothing was written; "
-        "use `with foretrace.profile(...):`",
-        file=sys.stderr,
-    )
-    if history is not None:
-        history.stop()
-    try:
-        session.stop()
-    except Exception as error:  # the garbage collector may have called, and nobody could catch it
-        print(f"foretrace: its profiler could not be stopped: {error}", file=sys.stderr)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -33,6 +34,12 @@ from foretrace.knowledge.kineto import step_name
 __all__ = ["OLDEST_TORCH", "TorchBackend", "TorchSession", "import_torch"]
 
 OLDEST_TORCH = (2, 4)
+
+_ENDED = (
+    "torch's profiler ended before this recording did, and what was recorded is lost: the recorded code called "
+    "torch.autograd._disable_profiler(), or the recording ended on another thread than the one it began on. "
+    "Take that call out, and begin and end the recording on one thread"
+)
 
 _LOG_LEVEL = "KINETO_LOG_LEVEL"
 _LOG_NOTHING = "6"  # above every severity of libkineto/src/Logger.h
@@ -130,6 +137,7 @@ class TorchSession:
                 self.cautions.append(
                     f"torch {torch.__version__} records the operators of the main thread (and of autograd) only"
                 )
+        self._of_all_threads = bool(options)
         self._profiler = torch.profiler.profile(
             **options,
             activities=wanted,
@@ -142,6 +150,7 @@ class TorchSession:
         self._steps = 0
         self._running = False
         self._prepared = False
+        self._thread: int | None = None
         self._allocations_before: int | None = None
         self._allocations_after: int | None = None
 
@@ -167,6 +176,7 @@ class TorchSession:
             self._guard.open()
             raise
         self._running = True
+        self._thread = threading.get_ident()
         if self._recording():
             self._allocations_before = self._allocations()
 
@@ -204,7 +214,11 @@ class TorchSession:
             self._guard.open()
 
     def export(self, path: Path) -> None:
-        """Write the trace as plain JSON."""
+        """Write the trace as plain JSON; raises `CaptureError` where torch holds none, which it would crash on."""
+        results = getattr(getattr(self._profiler, "profiler", None), "kineto_results", None)
+        began = getattr(results, "trace_start_ns", None)
+        if began is not None and began() == 0:
+            raise CaptureError(_ENDED)
         self._profiler.export_chrome_trace(str(path))
 
     def gpu_use(self) -> GpuUse:
@@ -228,13 +242,22 @@ class TorchSession:
         )
 
     def _still_ours(self) -> None:
-        if not (self._torch._C._autograd._profiler_enabled() or _recording_anywhere(self._torch)):
+        if self._torch._C._autograd._profiler_enabled():
+            return
+        if _recording_anywhere(self._torch):
+            # Of another thread, and of a profiler of all threads, no more than this flag is known.
+            if threading.get_ident() != self._thread or self._of_all_threads:
+                return
             self._running = False
+            _forget(self._torch)
             self._guard.open()
-            raise ProfilerActiveError(
-                "another profiler ran inside this recording and ended it; what was recorded is lost. "
-                "Take the other profiler out of the recorded code"
-            )
+            raise CaptureError(_ENDED)
+        self._running = False
+        self._guard.open()
+        raise ProfilerActiveError(
+            "another profiler ran inside this recording and ended it; what was recorded is lost. "
+            "Take the other profiler out of the recorded code"
+        )
 
     @contextmanager
     def _ourselves(self, step: int) -> Iterator[None]:
@@ -271,6 +294,12 @@ def _hushed() -> Iterator[None]:
 def _recording_anywhere(torch: Any) -> bool:
     """The flag torch keeps for all threads; ``_profiler_enabled`` knows only the calling one."""
     return bool(getattr(torch.autograd.profiler, "_is_profiler_enabled", False))
+
+
+def _forget(torch: Any) -> None:
+    """Lower that flag, which only the Python of the profiler that set it does; else no recording could follow."""
+    if hasattr(torch.autograd.profiler, "_is_profiler_enabled"):
+        torch.autograd.profiler._is_profiler_enabled = False
 
 
 def _profilers(torch: Any) -> list[Any]:

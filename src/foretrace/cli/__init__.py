@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from foretrace import __version__
-from foretrace.cli import streams
+from foretrace.cli import signals, streams
 from foretrace.errors import ForetraceError, sentence_of
 
 __all__ = ["COMMANDS", "main"]
@@ -44,6 +44,13 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. No error leaves it as a traceback, unless with ``--debug``."""
+    with signals.heard() as came:
+        code = _main(argv)
+    # A command may clear away after Ctrl-C by itself, and says so by its exit code.
+    return 128 + came[0] if came and code == 130 else code
+
+
+def _main(argv: Sequence[str] | None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     streams.prepare()
     # What follows two dashes is a script's. Known before parsing, which may fail as well.
@@ -62,6 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output (`| head`) went away: not an error, but Python would report one at exit.
         streams.silence_output()
         return 0
+    except signals.Ended as end:
+        streams.say("ended by a signal")
+        return end.exit_code
     except KeyboardInterrupt:
         streams.say("interrupted")
         return 130

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -79,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
             copies = Path(stack.enter_context(TemporaryDirectory(prefix="foretrace-share-")))
             made = redacted(plan, categories, copies, tell=screen.progress)
             screen.progress("")
+            screen.doubtful(made.doubtful)
             plan, counts = made.plan, {str(category): made.counts[category] for category in categories}
         stack.enter_context(hub)
         return _Sharing(args, screen, hub, plan, counts).run()
@@ -92,10 +94,13 @@ class _Sharing:
     ) -> None:
         self.args, self.screen, self.hub, self.plan, self.counts = args, screen, hub, plan, counts
         self.deleted: list[str] = []
+        self.spared: Counter[str] = Counter()
         self.created = False
         self.private: bool | None = None
 
     def run(self) -> int:
+        from foretrace.view.sharing.planning import refuse_unsendable
+
         args, hub = self.args, self.hub
         try:
             remote = hub.look(_prefix(args))
@@ -110,10 +115,11 @@ class _Sharing:
             )
         standing = hub.compare(self.plan.items, remote)
         todo = [*standing.new, *(standing.other if args.force else ())]
-        surplus = sorted(set(remote.files) - self.plan.local - {i.path for i in self.plan.items}) if args.delete else []
+        surplus = self._surplus(remote) if args.delete else []
         self._say(remote, standing, surplus)
         if args.dry_run:
             return self._finish(standing, 0)
+        refuse_unsendable(todo)
         if todo and not self._agreed(f"upload {len(todo)} {_files(len(todo))} to {hub.bucket}"):
             return self._refused()
         try:
@@ -125,6 +131,13 @@ class _Sharing:
         except KeyboardInterrupt:
             return self._finish(standing, 130, self._so_far(todo, "interrupted"))
         return self._finish(standing, 2 if standing.other and not args.force else 0)
+
+    def _surplus(self, remote: Remote) -> list[str]:
+        from foretrace.view.sharing import surplus
+
+        found = surplus(self.plan, remote.files)
+        self.spared = found.spared
+        return found.paths
 
     def _upload(self, remote: Remote, todo: list[Item]) -> None:
         if not remote.exists:
@@ -153,6 +166,7 @@ class _Sharing:
             force=self.args.force,
             counts=self.counts,
         )
+        self.screen.spared(self.spared, self.hub.bucket)
         if self.args.dry_run and surplus:
             self.screen.deleting(surplus, self.hub.bucket)
 

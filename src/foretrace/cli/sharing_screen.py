@@ -77,6 +77,17 @@ class Screen:
         for path in paths:
             self._line(f"  {path}")
 
+    def spared(self, reasons: Counter[str], bucket: str) -> None:
+        """Say how many files that could be the folder's stay in the bucket, and why."""
+        for reason, number in reasons.most_common():
+            self._line(f"SPARED  {count(number, 'file')} of {bucket}: {reason}")
+
+    def doubtful(self, names: Sequence[str]) -> None:
+        """Say which names redaction cannot tell from words."""
+        if names:
+            said = "These names are words of traces as well, and are taken out only where a path or a key names them"
+            self._line(f"NOTE  {said}: {', '.join(names)}.")
+
     def outcome(self, shared: Shared) -> None:
         """Say what is in the bucket now, with the links."""
         states = Counter(file.state for file in shared.files)

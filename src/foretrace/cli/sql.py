@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -140,7 +141,8 @@ def _written(answer: Answer, form: str | None, target: Path | None, args: argpar
     from foretrace.analysis.tables.result import flat, result_of
 
     if form == "csv":
-        return flat(answer.frame).write_csv().encode()
+        frame = flat(answer.frame)
+        return (_printable(frame) if target is None and sys.stdout.isatty() else frame).write_csv().encode()
     if form == "parquet":
         return _parquet(answer.frame)
     if form == "json":
@@ -150,6 +152,18 @@ def _written(answer: Answer, form: str | None, target: Path | None, args: argpar
     from foretrace.report.rows import render_rows
 
     return render_rows(result_of(answer), view_for(target, everything=args.everything)).encode("utf-8", "replace")
+
+
+def _printable(frame: polars.DataFrame) -> polars.DataFrame:
+    """The frame without what a terminal would obey."""
+    import polars as pl
+
+    texts = [name for name, dtype in frame.schema.items() if dtype == pl.String]
+    cleaned = [
+        pl.Series(name, [None if text is None else clean(text) for text in frame[name].to_list()], dtype=pl.String)
+        for name in texts
+    ]
+    return frame.with_columns(cleaned).rename({name: clean(name) for name in frame.columns})
 
 
 def _parquet(frame: polars.DataFrame) -> bytes:

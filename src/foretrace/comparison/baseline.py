@@ -141,8 +141,8 @@ def _kernels(old: Sequence[KernelCount], new: Sequence[KernelCount], alike: bool
             yield Change(text, more=True, why=REASONS["fusion"])
             told |= {"fused", "elementwise", "reduction"}
     for kind in sorted(set(kinds_before) & set(kinds_after) - told):
-        was, now = ([k for k in kernels if k.kind == kind] for kernels in (gone, come))
-        if alike and was and len(was) == len(now) and _named(was) != _named(now):
+        was, now = _others(gone, come, kind), _others(come, gone, kind)
+        if alike and was and len(was) == len(now):
             yield Change(f"{_named(was)} is now {_named(now)}", more=False)
     shrunk = sum(kinds_after.values()) < sum(kinds_before.values())
     for kind in sorted(more):
@@ -157,6 +157,18 @@ def _kernels(old: Sequence[KernelCount], new: Sequence[KernelCount], alike: bool
     lost = [f"{fewer[kind]} {kind}" for kind in sorted(fewer) if kind not in told]
     if lost:
         yield Change(f"fewer kernels a step: {listed(lost)}", more=False)
+
+
+def _others(kernels: Sequence[_Kernel], instead: Sequence[_Kernel], kind: str) -> list[_Kernel]:
+    """The kernels of a kind that the other list has not by name: one that another operator calls is the same one."""
+    left = Counter(kernel.name for kernel in instead if kernel.kind == kind)
+    found = []
+    for kernel in kernels:
+        if kernel.kind == kind and not left[kernel.name]:
+            found.append(kernel)
+        elif kernel.kind == kind:
+            left[kernel.name] -= 1
+    return found
 
 
 def _counted(kernels: Iterable[KernelCount]) -> Counter[_Kernel]:

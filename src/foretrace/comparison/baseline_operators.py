@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from foretrace.knowledge.baseline import FUSED_OPERATORS, REASONS, guarded, kind_of, reason_of, taken_apart, waits
+from foretrace.knowledge.baseline import (
+    FUSED_OPERATORS,
+    REASONS,
+    guarded,
+    is_generated,
+    kind_of,
+    reason_of,
+    taken_apart,
+    waits,
+)
 from foretrace.model.baseline import Change
 from foretrace.model.words import count, first_of, listed
 
@@ -30,6 +39,7 @@ def told_operators(before: Counter[Path], after: Counter[Path]) -> Iterator[Chan
     fresh = _net(after - before, _by_name(after) - _by_name(before))
     gone = _net(before - after, _by_name(before) - _by_name(after))
     yield from _apart(fresh, gone)
+    yield from _fused(fresh, gone)
     yield from _exchanged(fresh, gone)
     yield from _more(fresh)
     yield from _fewer(gone)
@@ -122,6 +132,25 @@ def _use(name: str, times: int, calls: Counter[Path]) -> list[Path]:
             times -= now
             used.append(path)
     return used
+
+
+def _fused(fresh: Counter[Path], gone: Counter[Path]) -> Iterator[Change]:
+    """A kernel that Inductor wrote is no increase where operators that its name lists are gone."""
+    for path in sorted(path for path in fresh if is_generated(path[-1])):
+        words = path[-1]
+        parts = [one for one in sorted(gone) if gone[one] and _bare(one[-1]) in words and guarded(one[-1])]
+        if fresh[path] and sum(gone[one] for one in parts) >= fresh[path]:
+            named = list(dict.fromkeys(one[-1] for one in parts))
+            for one in parts:
+                _take(one, gone[one], gone)
+            _take(path, fresh[path], fresh)
+            verb = "is" if len(named) == 1 else "are"
+            yield Change(f"{listed(named)} {verb} now done by {words}", more=False, paths=(path,))
+
+
+def _bare(operator: str) -> str:
+    """``_gelu`` of ``aten::gelu``: how the name of a generated kernel lists it."""
+    return "_" + operator.rpartition("::")[2].strip("_")
 
 
 def _exchanged(fresh: Counter[Path], gone: Counter[Path]) -> Iterator[Change]:

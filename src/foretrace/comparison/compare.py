@@ -12,7 +12,7 @@ from foretrace.analysis.findings import compiled
 from foretrace.comparison.conclusion import conclude
 from foretrace.comparison.gates import judge, parse_condition
 from foretrace.comparison.identity import expected_change
-from foretrace.comparison.kinship import Kinship, damage, kinship, recompiles
+from foretrace.comparison.kinship import Kinship, damage, in_part, kinship, recompiles
 from foretrace.comparison.metrics import compare_metrics
 from foretrace.comparison.operators import copies_that_appear, module_times, operator_changes
 from foretrace.comparison.places import Alignment, Predicted, align_steps, categories, folded
@@ -67,6 +67,8 @@ def compare_subjects(subjects: Sequence[Subject], *, fail_on: Sequence[str] = ()
         predicted: Predicted = None if first == second else "a" if first else "b"
         # Where one trace alone recorded the GPU, its rows have no counterpart, and none of them was removed or added.
         blind = subjects[0].report.trace.has.gpu != other.report.trace.has.gpu
+        # Nor have those of a step that was cut through.
+        blind |= bool(in_part(subjects[0]) or in_part(other))
         items = ([], []) if blind else (subjects[0].items, other.items)
         alignments.append(align_steps(*items, predicted=predicted))
         kin.append(kinship(subjects[0], other, alignments[-1]))
@@ -158,9 +160,9 @@ def _pair(a: Subject, b: Subject, at: int, kin: Kinship, alignment: Alignment, m
         withheld=kin.withheld,
         categories=categories(alignment),
         places=places,
-        operators=operator_changes(a, b) if kin.related else [],
+        operators=operator_changes(a, b) if kin.related and not kin.in_part else [],
         copies=copies_that_appear(b, alignment) if kin.related else [],
-        modules=module_times(a, b) if kin.related else [],
+        modules=module_times(a, b) if kin.related and not kin.in_part else [],
         bytes_vanished=sum(known) if known and len(known) == len(vanished) else None,
         speedups=_speedups(at, kin, metrics),
     )

@@ -27,6 +27,8 @@ def conclude(sides: Sequence[Side], metrics: Sequence[Metric], pairs: Sequence[P
         if pair.related:
             profiled = not (sides[pair.a].predicted or sides[pair.b].predicted)
             changed, same = (tell(pair, table, profiled=profiled) for tell in (_changed, _same))
+            if pair.withheld is not None and not changed and not same:
+                changed = [f"not told: {pair.withheld}"]
             lines.append(Conclusion(setup=setup, changed=changed, same=same))
             if somewhere and not _compiled(pair):
                 lines[-1].same.append("no lookup, guard or prologue rows of torch.compile")

@@ -22,7 +22,7 @@ from foretrace.knowledge.comparing import (
 from foretrace.knowledge.limits import COMPUTE_KINDS, SHOWN_KINDS
 from foretrace.model.words import first_of, share_of, whole
 
-__all__ = ["DRIFT_OF_RUNS", "DRIFT_OF_TWINS", "Kinship", "damage", "kinship", "recompiles"]
+__all__ = ["DRIFT_OF_RUNS", "DRIFT_OF_TWINS", "Kinship", "damage", "in_part", "kinship", "recompiles"]
 
 # Unprofiled timings hold the spread within one process; what differs between two they cannot tell.
 DRIFT_OF_TWINS = "drift between two runs of the same program; `foretrace bench` interleaves what it compares"
@@ -43,10 +43,16 @@ class Kinship:
     expected: str | None = None  # "predicted for compile, recorded eager": a prediction of another variant
     drifts: str | None = None  # why unprofiled timings of the two may differ though the program does not
     twins: bool = False  # two recordings known to be of one program
+    in_part: bool = False  # a step is there in part only: what the other trace has beyond it was cut away
 
 
 def kinship(a: Subject, b: Subject, alignment: Alignment) -> Kinship:
     """Judge a pair: related or not, same work or not, and what must be said before any number."""
+    parts = [f"{name}: {what}" for name, subject in _both(a, b) for what in in_part(subject)]
+    if parts:
+        found = Kinship(True, None, None, withheld=f"a step is not whole ({parts[0]})", in_part=True)
+        found.notes = [f"Nothing is compared: {'; '.join(parts)}.", *surroundings(a, b)]
+        return found
     gpu_share = _gpu_share(alignment)
     operator_share = _operator_share(a, b)
     product_share = same_share(a.products, b.products)
@@ -77,7 +83,7 @@ def kinship(a: Subject, b: Subject, alignment: Alignment) -> Kinship:
         found.drifts = DRIFT_OF_TWINS
     elif may_drift(a, b):
         found.drifts = DRIFT_OF_RUNS
-    both = (("the baseline", a), ("the other trace", b))
+    both = _both(a, b)
     compiling = [name for name, subject in both if recompiles(subject)]
     damaged = [f"{name}: {what}" for name, subject in both for what in damage(subject)]
     if compiling:
@@ -93,6 +99,15 @@ def recompiles(subject: Subject) -> str | None:
     """What shows that a trace compiled while it was recorded; None where nothing does."""
     finding = next((f for f in subject.report.findings if f.rule == "recompile"), None)
     return None if finding is None else finding.explanation
+
+
+def _both(a: Subject, b: Subject) -> tuple[tuple[str, Subject], tuple[str, Subject]]:
+    return ("the baseline", a), ("the other trace", b)
+
+
+def in_part(subject: Subject) -> list[str]:
+    """That steps of a trace are there in part only, in words; empty where all are whole."""
+    return [c.detail for c in subject.report.health if c.check == "cut_steps" and c.state == "bad"]
 
 
 def damage(subject: Subject) -> list[str]:

@@ -7,7 +7,7 @@ from statistics import median
 
 import msgspec
 
-from foretrace.comparison.kinship import Kinship
+from foretrace.comparison.kinship import Kinship, in_part
 from foretrace.comparison.spread import against_prediction, change_of, counted, measure, unknown
 from foretrace.comparison.subject import Subject
 from foretrace.knowledge.kernels import KINDS
@@ -155,6 +155,8 @@ _UNITS: dict[str, Unit] = {
 METRICS = tuple(_UNITS)
 # Times that profiling lengthens.
 _PROFILED = frozenset({"gpu_idle", "cpu_time", "wall", "period"})
+# What was measured beside the trace.
+_BESIDE = frozenset({"end_to_end", "peak_memory"})
 
 
 def unit_of(name: str) -> Unit:
@@ -162,14 +164,20 @@ def unit_of(name: str) -> Unit:
     return _UNITS[name]
 
 
+def _value(name: str, take: Callable[[Subject], Measure], subject: Subject) -> Measure:
+    """The metric of a trace; what was counted in it is unknown where its steps are there in part only."""
+    parts = in_part(subject) if name not in _BESIDE else []
+    return unknown(parts[0]) if parts else take(subject)
+
+
 def compare_metrics(subjects: Sequence[Subject], kin: Sequence[Kinship]) -> list[Metric]:
     """Every metric of every trace; ``kin`` judges each trace but the first against the first."""
     metrics = []
     for name, take in {**_TIMES, **_COUNTS, **_BYTES}.items():
-        values = [take(subject) for subject in subjects]
+        values = [_value(name, take, subject) for subject in subjects]
         changes: list[Change | None] = [None]
         for subject, value, verdict in zip(subjects[1:], values[1:], kin, strict=True):
-            if verdict.withheld is not None and (name in _TIMES or not verdict.related):
+            if verdict.withheld is not None and (name in _TIMES or not verdict.related or verdict.in_part):
                 changes.append(Change(direction="unknown", reason=verdict.withheld))
             elif name == "end_to_end" and (problem := _other_method(subjects[0], subject)):
                 changes.append(Change(direction="unknown", reason=problem))

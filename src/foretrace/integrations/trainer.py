@@ -46,7 +46,8 @@ class ProfileCallback(TrainerCallback):
             before it warms the profiler up, so 1 is the earliest place.
         steps: how many steps are recorded at each place. A step is one of the optimizer, gradient accumulation
             included.
-        stacks, memory: as for ``foretrace.profile``.
+        stacks: as for ``foretrace.profile``.
+        memory: as for ``foretrace.profile``.
         ranks: the process that records, or several of them (``None``: all); the name of the file then carries the
             rank.
         html: write the report as a page too, ``x.html`` beside ``x.trace.json.gz``.

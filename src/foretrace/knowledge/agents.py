@@ -25,6 +25,7 @@ __all__ = [
     "SERVER_NAME",
     "SPELLINGS",
     "TOOLS",
+    "WHOLE_ANSWER_BYTES",
     "WORKERS",
     "ToolText",
 ]
@@ -34,6 +35,8 @@ SERVER_NAME = "foretrace"
 # Rows of one answer: as many as fit into this, where the caller names no limit; and where it does.
 ANSWER_BYTES = 2_800
 LARGEST_ANSWER_BYTES = 16_000
+# All of a small answer, what stands around its rows included.
+WHOLE_ANSWER_BYTES = 4_000
 MOST_PAGE = 200
 # Rows of a query that can be paged through; beyond them the query should aggregate.
 MOST_QUERY_ROWS = 100_000

@@ -48,7 +48,7 @@ _UNKNOWN = {
     "no_compiled": "no compiled region ran: nothing of this trace went through torch.compile",
     "no_regions": "the compiled regions carry no ids (torch before 2.5)",
     "no_modules": "the trace has no module rows to find {name} in (record with_stack=True)",
-    "no_place_rows": "the trace has no rows to find {name} in: neither operators nor labels were recorded (record with "
+    "no_labels": "the trace has no rows to find {name} in: neither operators nor labels were recorded (record with "
     "ProfilerActivity.CPU)",
     "absent": "no {word} is called {name} in the trace; {there}",
     "absent_here": "it does not run in this step",

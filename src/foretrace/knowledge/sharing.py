@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 __all__ = [
+    "ACCOUNTS",
     "BATCH_BYTES",
     "BATCH_FILES",
     "BUCKET_NAME",
@@ -23,10 +24,16 @@ __all__ = [
     "FOLDERS_LEFT_OUT",
     "FOREIGN_PATH",
     "FRAME",
+    "GRAMMARS",
     "HOST_KEYS",
     "HTTP_STATUS",
+    "KEPT_VALUES",
+    "KINETO_KEYS",
+    "LOGIN",
     "MAIL",
     "NETWORK_ADDRESS",
+    "OPERATOR_NAME",
+    "OWNER_IN_PATH",
     "PATH",
     "PLACEHOLDERS",
     "QUOTA_STATUSES",
@@ -34,10 +41,12 @@ __all__ = [
     "RATE_LIMIT_PATIENCE_S",
     "RATE_LIMIT_RESET",
     "RATE_LIMIT_WAIT_S",
+    "REPOSITORY",
     "RESOLVE",
     "RESPONSE_TIMEOUT_S",
     "STACK_KEYS",
     "TENSORBOARD_FILE",
+    "URL_LOGIN",
     "USER_IN_PATH",
     "USER_KEYS",
     "WINDOWS_PATH",
@@ -84,29 +93,63 @@ PLACEHOLDERS: Final = {
     "frame": "frame removed",
     "home": "home",  # a home folder itself, whose last part is the user's name
     "folder": "folder",  # a path that ends in a slash
+    "repository": "repository",
 }
 
-# A path inside a text: a slash that no word is before, and at least two parts, which may hold single spaces; its last
-# part is kept. `..` and `~` at its beginning, a scheme (file://, s3://) and slashes written as %2F belong to it.
-_PART: Final = r"[^\s/\\\"'<>|;*]+(?: [^\s/\\\"'<>|;*]+)*"
+# A path inside a text: a slash that no word is before, and at least two parts; its last part is kept. The name of a
+# folder may hold spaces, tabs, line ends and bars, since a slash follows that says where it ends, and an apostrophe
+# between letters (o'neill). `..` and `~` at its beginning, a scheme (file://, s3://) and slashes written as %2F, or
+# as %252F where an address stands in an address, belong to it.
+_LETTER: Final = r"(?:[^\s/\\\"'<>|;*]|(?<=\w)'(?=\w))"
+_PART: Final = rf"{_LETTER}+(?:[ \t\r\n|]+{_LETTER}+)*"
+# The same where the text was written into a string, which spells tabs and line ends out.
+_PART_OR_ESCAPE: Final = rf"{_LETTER}+(?:(?:[ \t\r\n|]|\\+[nrt])+{_LETTER}+)*"
+_LAST: Final = r"(?:[^\s/\\\"'<>|;]|(?<=\w)'(?=\w))*"
+_SLASH_IN_URL: Final = r"%(?:25)*(?:2[Ff]|5[Cc])"
+# Folders that systems and clusters have at their root: home folders, and those that are shared, with a folder for each
+# user or project below.
+_SHARED_ROOTS: Final = "scratch|data|work|mnt|nfs|fsx|lustre|gpfs"
+_ROOTS: Final = f"home|[Uu]sers|root|opt|usr|var|tmp|etc|srv|workspace|Volumes|export|{_SHARED_ROOTS}"
 PATH: Final = re.compile(
     r"(?:(?<![\w.~/\\-])(?:[A-Za-z][A-Za-z0-9+.-]*:)?/{1,3}|(?<![\w.~/\\-])(?:\.\./)+|(?<![\w/\\])~[\w.-]*/"
     # Stuck to a word (-I/usr/include, x=1/home/me) only where its first part is a folder that systems have.
-    r"|(?<=\w)/(?=(?:home|Users|root|mnt|opt|usr|var|tmp|etc|srv|scratch|data|workspace)/))"
-    rf"(?P<folders>(?:{_PART}/+)*)(?P<last>[^\s/\\\"'<>|;]*)"
+    rf"|(?<=\w)/(?=(?:{_ROOTS})/))"
+    rf"(?P<folders>(?:{_PART_OR_ESCAPE}/+)*)(?P<last>{_LAST})"
 )
-# C:\Users\me\x.py, C:/Users/me/x.py and \\server\share\x.py.
+# C:\Users\me\x.py, C:/Users/me/x.py, \\server\share\x.py, \\wsl$\Ubuntu\home\me\x.py and \\?\C:\Users\me\x.py.
 WINDOWS_PATH: Final = re.compile(
-    rf"(?:(?<![\w])[A-Za-z]:[\\/]+|(?<![\w\\])\\\\(?=[\w.-]+\\))(?P<folders>(?:{_PART}[\\/]+)*)(?P<last>[^\s/\\\"'<>|;]*)"
+    rf"(?:(?<!\w)[A-Za-z]:[\\/]+|(?<![\w\\])\\{{2,8}}(?=[\w.$?-]+\\))(?P<folders>(?:{_PART}[\\/]+)*)(?P<last>{_LAST})"
 )
-# A path whose slashes are written as %2F, as URLs have them.
-FOREIGN_PATH: Final = re.compile(r"(?P<folders>(?:%2[Ff][^\s%/]+)+)%2[Ff](?P<last>[^\s%/]*)")
+_LETTER_IN_URL: Final = rf"(?!{_SLASH_IN_URL})[^\s/\\\"'<>|;]"
+FOREIGN_PATH: Final = re.compile(
+    rf"(?:\b[A-Za-z][A-Za-z0-9+.-]*%(?:25)*3[Aa])?(?P<folders>(?:(?:{_SLASH_IN_URL}){{1,4}}(?:{_LETTER_IN_URL})+)+)"
+    rf"(?:{_SLASH_IN_URL}){{1,4}}(?P<last>(?:{_LETTER_IN_URL})*)"
+)
+# A repository's address says whose it is, and its last part is the project's name: git@HOST:OWNER/NAME.git,
+# https://HOST/OWNER/NAME.git, and the pages of the forges that most use (git-scm.com/docs/git-clone, "GIT URLS").
+REPOSITORY: Final = re.compile(
+    r"(?:(?<![\w.+-])[\w.+-]+@[\w.-]+:(?!//)(?:[^\s\"'<>|;:/]+/+)+[^\s\"'<>|;,:/]+"
+    r"|\b(?:https?|ssh|git)(?:\+\w+)?://[^\s\"'<>|;]{1,200}?\.git\b"
+    r"|\b(?:https?|ssh|git)(?:\+\w+)?://(?:[^\s/@]+@)?(?:www\.)?(?:github\.com|gitlab\.com|bitbucket\.org|huggingface\.co)"
+    r"/[^\s\"'<>|;,]+)"
+)
 
 # Where a path says whose it is: home folders, and the caches that are named after a user
 # (torch/_inductor/runtime/cache_dir_utils.py: $TMPDIR/torchinductor_USER; slurm and systemd: /run/user/ID).
+_SLASH: Final = rf"(?:/+|\\+|{_SLASH_IN_URL})"
+_NAME_LETTER: Final = (
+    r"(?:[^\s/\\%\"':;,<>|]|(?<=\w)'(?=\w)|%(?!(?:25)*(?:2[0-9A-Fa-f]|3[A-Fa-f]|5[Cc]))(?:25)*[0-9A-Fa-f]{2})"
+)
 USER_IN_PATH: Final = re.compile(
-    r"(?:(?:/|\\|%2[Ff])(?:home|Users)(?:/|\\+|%2[Ff])|torchinductor_|\btorch_extensions_|(?<![\w/])~(?=[A-Za-z][\w.-]*/))"
-    r"(?P<user>[^\s/\\%\"':;,<>|]+(?: [^\s/\\%\"':;,<>|]+)*(?=[/\\%])|[^\s/\\%\"':;,<>|]+)"
+    rf"(?:{_SLASH}(?:homes?\d*|[Uu]sers){_SLASH}|torchinductor_|\btorch_extensions_"
+    r"|(?<![\w/])~(?=[A-Za-z][\w.-]*/))"
+    rf"(?P<user>{_NAME_LETTER}+(?:[ \t|]+{_NAME_LETTER}+)*(?={_SLASH})|{_NAME_LETTER}+)"
+)
+# The folder below a root that is shared: it is a user's or a project's.
+OWNER_IN_PATH: Final = re.compile(
+    rf"(?:(?<![\w.~\-/\\%])/+|(?<=:)/+|(?<=-[A-Z])/+|{_SLASH_IN_URL})(?:{_SHARED_ROOTS})\d*{_SLASH}"
+    rf"(?:(?:users?|people|homes?|shared|projects?|{_SHARED_ROOTS})\d*{_SLASH})*"
+    rf"(?P<user>{_NAME_LETTER}+)(?={_SLASH})"
 )
 
 # Keys, in lower case, whose values name a person or a machine.
@@ -118,6 +161,10 @@ HOST_KEYS: Final = frozenset(
 MAIL: Final = re.compile(
     r"(?<![\w.+-])(?P<user>[\w.+-]+)@(?P<host>[A-Za-z][\w-]*(?:\.[\w-]+)*|(?:\d{1,3}\.){3}\d{1,3})"
 )
+# How accounts are called (useradd(8)): what stands before an @ and is no such name is no user's.
+LOGIN: Final = re.compile(r"[a-z_][a-z0-9_.+-]*")
+# A login inside an address: https://NAME:PASSWORD@HOST.
+URL_LOGIN: Final = re.compile(r"(?<=://)[^\s/]{1,256}@")
 # An address with a scheme or a port; four numbers alone may as well be a version (cuBLAS 12.8.4.1).
 NETWORK_ADDRESS: Final = re.compile(
     r"(?<=://)(?:(?:\d{1,3}\.){3}\d{1,3}|[A-Za-z][\w-]*(?:\.[\w-]+)*)(?=[:/]|$)|(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?=:\d)"
@@ -125,10 +172,14 @@ NETWORK_ADDRESS: Final = re.compile(
 
 # Names that are taken out only where they are known to be names (home folders, keys such as "username"), for as words
 # they also stand in the names of kernels, operators and devices: accounts that everybody has, and what work is called.
-COMMON_NAMES: Final = frozenset(
+# Beside these, every word of the grammars of kernels and operators (GRAMMARS) and every known key counts as one.
+ACCOUNTS: Final = frozenset(
     {"root", "user", "users", "host", "localhost", "admin", "ubuntu", "debian", "centos", "ec2-user", "runner",
      "docker", "jovyan", "vscode", "app", "worker", "node", "home", "shared", "public", "default", "nobody",
-     "python", "torch", "pytorch", "triton", "cuda", "nvidia", "amd", "rocm", "aten", "void", "kernel", "conda",
+     "git", "hg", "svn", "ssh", "ftp", "www", "noreply", "no-reply", "oauth2", "postgres", "slurm", "azureuser"}
+)  # fmt: skip
+COMMON_NAMES: Final = ACCOUNTS | frozenset(
+    {"python", "torch", "pytorch", "triton", "cuda", "nvidia", "amd", "rocm", "aten", "void", "kernel", "conda",
      "jenkins", "github", "gitlab", "data", "work", "workspace", "project", "projects", "test", "tests", "model",
      "models", "train", "eval", "trace", "traces", "name", "args", "float", "int", "bool", "half", "char", "long",
      "the", "command", "frame", "removed", "folder", "max", "min", "sum", "mean", "add", "mul", "div", "sub", "exp",
@@ -142,6 +193,45 @@ COMMON_NAMES: Final = frozenset(
 )  # fmt: skip
 # GPUs and their architectures, after which machines are named as well: h200, mi300x, sm90, gfx942.
 DEVICE_NAME: Final = re.compile(r"(?:rtx|gtx|mi|gb|gh|sm|gfx|tpu|[abhkltpv])[ _-]?\d{1,4}[a-z]{0,2}", re.IGNORECASE)
+
+# Rooms of the knowledge base whose words are those of kernels, operators, types and the profiler's own rows.
+GRAMMARS: Final = ("kernels", "lowering", "costs", "kineto", "dtypes", "compiled", "copying", "tables", "timeline",
+                   "dispatching", "launching")  # fmt: skip
+# A dispatcher's operator, or a function that Inductor generated: no user is named in it.
+OPERATOR_NAME: Final = re.compile(r"(?:[A-Za-z_]\w*::)+~?\w+(?:\.\w+)*|triton_\w+")
+
+# The keys that profilers write and readers go by: kineto's output_json.cpp, torch's collection.cpp,
+# execution_trace_observer.cpp and profiler_kineto.cpp (torch 1.8 to 2.13), Chrome's trace event format.
+KINETO_KEYS: Final = frozenset(
+    {"name", "pid", "tid", "ph", "ts", "cat", "args", "dur", "id", "id2", "bp", "s", "tts", "tdur", "cname", "sf",
+     "External id", "external id", "External ID", "Ev Idx", "Record function id", "Input type", "Input Dims",
+     "Input dims", "Input Strides", "Input Types", "Concrete Inputs", "Kwinputs", "Call stack", "Call Stack",
+     "Sequence number", "Fwd thread id", "Trace name", "Trace iteration", "Module Hierarchy", "correlation", "cbid",
+     "stream", "device", "context", "grid", "block", "shared memory", "queued", "registers per thread",
+     "blocks per SM", "warps per SM", "est. achieved occupancy %", "Python parent id", "Python id",
+     "Python module id", "Python thread", "Total Reserved", "Total Allocated", "Bytes", "Device Id", "Device Type",
+     "Addr", "finished", "bytes", "memory bandwidth (GB/s)", "kind", "cid", "sort_index", "kernel", "labels",
+     "Collective name", "Process Group Name", "Process Group Description", "Process Group Ranks", "dtype",
+     "In msg nelems", "Out msg nelems", "In split size", "Out split size", "Group size", "Rank", "Src Rank",
+     "Dst Rank", "Seq", "Is asynchronized op", "Global rank start", "Global rank stride", "traceEvents",
+     "schemaVersion", "deviceProperties", "traceName", "record_shapes", "profile_memory", "with_stack", "with_flops",
+     "with_modules", "displayTimeUnit", "baseTimeNanoseconds", "trace_id", "cuda_runtime_version",
+     "cuda_driver_version", "cupti_version", "hip_runtime_version", "hip_driver_version", "roctracer_version",
+     "nccl_version", "totalGlobalMem", "computeMajor", "computeMinor", "maxThreadsPerBlock",
+     "maxThreadsPerMultiprocessor", "regsPerBlock", "warpSize", "sharedMemPerBlock", "numSms",
+     "regsPerMultiprocessor", "sharedMemPerBlockOptin", "sharedMemPerMultiprocessor",
+     "maxSharedMemoryPerMultiProcessor", "Op count", "cuda_sync_kind", "wait_on_stream",
+     "wait_on_cuda_event_record_corr_id", "wait_on_cuda_event_id", "distributedInfo", "backend", "backend_config",
+     "rank", "world_size", "pg_name", "pg_desc", "pg_size", "pg_count", "pg_config", "ranks", "scope",
+     "kernel_backend", "kernel_file", "kernel_hash", "kernel_name", "kernel_kwargs", "num_warps", "num_stages",
+     "src", "dst", "size", "graph id", "graph node id", "host_name", "hostname", "username", "user", "command", "env",
+     "INFO", "WARNING", "ERROR"}
+)  # fmt: skip
+# Keys, in lower case, whose values only a path is taken out of: the profiler's own words stand there.
+KEPT_VALUES: Final = frozenset(
+    {"ph", "cat", "bp", "s", "input type", "input types", "dtype", "collective name", "kernel_backend",
+     "cuda_sync_kind", "displaytimeunit", "device type", "kind"}
+)  # fmt: skip
 
 # Keys, in lower case, whose values are a command line or an environment.
 COMMAND_KEYS: Final = frozenset(

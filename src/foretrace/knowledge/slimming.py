@@ -6,25 +6,21 @@ Sources: the keys of ``args`` as Kineto's ``output_json.cpp`` and torch's ``coll
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from foretrace.knowledge.kineto import RowKind
 
 __all__ = [
     "DROPPABLE",
     "KIND_WORDS",
+    "LEFT_OUT",
     "LINKING_ARGS",
     "MARK_WORDS",
     "SHAPE_ARGS",
     "SLIM_KEY",
     "STACK_ARGS",
-    "was_cut",
 ]
 
-# The top-level key by which a slim trace says what it was cut to: ``steps`` (labels) or ``range_us``, and ``dropped``.
+# The top-level key under which a slim trace says what became of the whole one; ``model.slim.SlimNote`` is its content.
 SLIM_KEY = "foretraceSlim"
-_CUTS = ("steps", "range_us")
 
 # Part → what it is, in the order the help lists them.
 DROPPABLE = {
@@ -35,6 +31,13 @@ DROPPABLE = {
     "arrows": "flow arrows (launch to kernel, forward to backward)",
     "args": "all details of rows but the ids that link them, streams, sizes of copies and grids",
 }
+
+# Parts that a report misses: the part, what it gives, the option of torch.profiler.profile, what is unknown without it.
+LEFT_OUT = (
+    ("shapes", "operator shapes", "record_shapes=True", ": FLOPs and bytes are unknown"),
+    ("stacks", "source lines", "with_stack=True", "; --keep-stacks keeps them"),
+    ("memory", "allocations", "profile_memory=True", ""),
+)
 
 STACK_ARGS = ("Call stack", "Call Stack")
 SHAPE_ARGS = ("Input Dims", "Input dims", "Input type", "Input Strides", "Concrete Inputs", "Kwinputs")
@@ -68,9 +71,3 @@ MARK_WORDS = {
     "mark": ("mark or counter", "marks and counters"),
     "unread": ("event without a usable time", "events without a usable time"),
 }
-
-
-def was_cut(meta: Mapping[str, Any]) -> bool:
-    """Whether the top-level keys of a file say that it was cut to steps or a range, and not only that parts went."""
-    said = meta.get(SLIM_KEY)
-    return isinstance(said, dict) and any(said.get(key) for key in _CUTS)

@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 
 __all__ = [
+    "AFTER_SELECT_LIST",
     "BEGINNINGS",
     "CHANGING",
     "FUNCTIONS",
     "MESSAGES",
+    "NO_ALIAS",
+    "NO_ALIAS_AFTER",
     "OFFERED",
     "OTHER_NAMES",
     "OUT_OF_MEMORY",
@@ -55,6 +58,18 @@ def is_table_function(name: str) -> bool:
 
 # A query with one of these gives its rows in no order that is the same every time, unless ORDER BY says one.
 UNORDERED = frozenset({"group", "distinct", "join", "union", "intersect", "except"})
+
+# Words that end a select list; words that are no name behind an expression (`case … end`), and those behind which
+# a word is no name either (`x is null`).
+AFTER_SELECT_LIST = _words(
+    "from into where group having order limit offset fetch union intersect except qualify window for sort cluster "
+    "distribute lateral minus"
+)
+NO_ALIAS = frozenset({"end", "null", "true", "false"})
+NO_ALIAS_AFTER = _words(
+    "and or not is like ilike similar rlike regexp in between over distinct case when then else any all some from "
+    "select interval date timestamp time xor div mod"
+)
 
 FUNCTIONS = _words(
     # numbers
@@ -119,6 +134,7 @@ MESSAGES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ("ungrouped", r"'(?P<name>.*?)' should participate in the GROUP BY"),
         ("duplicate", r"duplicate output name '(?P<name>.*?)'"),
         ("duplicate", r"column with name '(?P<name>.*?)' has more than one occurrence"),
+        ("zero", r"division by zero"),
         ("types", r"cannot compare string with numeric type"),
         ("operation", r"`(?P<name>\w+)` operation not supported for dtype `(?P<type>.*?)`"),
         ("operation", r"arithmetic on dtypes (?P<type>.*?) (is )?not allowed"),

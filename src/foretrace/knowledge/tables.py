@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-__all__ = ["ARGS", "TABLES", "Column", "Table", "column", "table_named", "unit_by_name"]
+__all__ = ["ARGS", "STEP_LABEL", "TABLES", "Column", "Table", "column", "table_named", "unit_by_name"]
 
 Type = Literal["integer", "number", "text", "boolean"]
 
@@ -47,6 +47,7 @@ def unit_by_name(name: str) -> str | None:
 _EVENT = Column("event", "integer", None, "Position of the row in the file's traceEvents; it joins the tables.")
 _STEP = Column("step", "integer", None, "Position of the step, as in the table steps (0 is the first).")
 _GPU_STEP = Column("step", "integer", None, "Position of the step that launched it; NULL outside every step.")
+STEP_LABEL = Column("step_label", "text", None, "That step as reports name it: '#3' of ProfilerStep#3.")
 _START = Column("start_us", "number", "µs", "Start, counted from the first CPU or GPU row of the trace.")
 _DURATION = Column("duration_us", "number", "µs", "Duration.")
 _PROCESS = Column("process", "text", None, "The file's pid; for a GPU row most files write the device.")
@@ -85,6 +86,7 @@ _EVENTS = Table(
         Column("stream", "integer", None, "Stream of a GPU row."),
         Column("device", "integer", None, "Device of a GPU row."),
         Column("step", "integer", None, "Step a CPU row starts in; of GPU work, the step that launched it."),
+        STEP_LABEL,
         Column("parent_event", "integer", None, "Innermost CPU row of the same thread around a CPU row."),
     ),
 )
@@ -108,6 +110,7 @@ _KERNELS = Table(
         ),
         _MODULE,
         _GPU_STEP,
+        STEP_LABEL,
         _PHASE,
         _START,
         _DURATION,
@@ -152,6 +155,7 @@ _TRANSFERS = Table(
         _OP,
         _OP_EVENT,
         _GPU_STEP,
+        STEP_LABEL,
         _START,
         _DURATION,
         _STREAM,
@@ -172,6 +176,7 @@ _LAUNCHES = Table(
         Column("op", "text", None, "Name of the innermost operator around the call."),
         _OP_EVENT,
         _STEP,
+        STEP_LABEL,
         _PROCESS,
         _THREAD,
         Column("correlation", "integer", None, "Id that ties the call to the GPU rows it launched."),
@@ -194,6 +199,7 @@ _OPS = Table(
         Column("parent_event", "integer", None, "Innermost operator around it, as in this table; NULL for outermost."),
         Column("depth", "integer", None, "Operators around it; 0 for outermost."),
         _STEP,
+        STEP_LABEL,
         _PHASE,
         _MODULE,
         _PROCESS,

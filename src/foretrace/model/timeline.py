@@ -1,8 +1,8 @@
 """A timeline to be drawn: what ran when, in which lane, as columns.
 
 It is made of a ``Trace`` by ``analysis/timeline.py`` and drawn by the HTML report. Times are int64 nanoseconds since
-the trace's origin, the zero of every ``start_us`` in a report, or since ``origin_ns`` after it. A row keeps the number of its event in the file, by
-which reports and findings name events.
+the trace's origin, the zero of every ``start_us`` in a report, or since ``origin_ns`` after it. A row keeps the number
+of its event in the file, by which reports and findings name events.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ __all__ = ["render_drift"]
 
 
 def render_drift(
-    drift: Drift, name: str, places: Mapping[Change, Sequence[str]] | None = None, view: View | None = None
+    drift: Drift, name: str, view: View | None = None, *, places: Mapping[Change, Sequence[str]] | None = None
 ) -> str:
     """The differences from the baseline file ``name``, increases first, as text that ends in a newline.
 

@@ -23,6 +23,8 @@ def render_slim(made: Slimmed, view: View | None = None) -> str:
     content: list[Line] = [line(Span(made.path, "title"), f": {sizes}, {events}")]
     if made.steps:
         content.append(line(f"  steps    {', '.join(made.steps)}"))
+    if made.cut_steps:
+        content.append(line(f"  cut      {', '.join(made.cut_steps)}: not whole, so that no verdict is given on it"))
     for word, found in (("kept", made.kept), ("dropped", made.dropped)):
         if found:
             content.append(line(f"  {word:8} {_counts(found)}"))

@@ -210,7 +210,8 @@ class Columns:
             elif stack:
                 begin, first = stack.pop()
                 if first.ts is not None and event.ts is not None:
-                    first.dur = event.ts - first.ts
+                    # Decimals where the text was looked at, and one half alone may have been mended.
+                    first.dur = float(Decimal(event.ts) - Decimal(first.ts))
                 folded.append((begin, first))
             else:
                 unmatched += 1

@@ -21,6 +21,7 @@ __all__ = [
     "TYPES",
     "LooseEvent",
     "decode_lenient",
+    "exact",
     "first_event",
     "loosened",
     "mend",
@@ -37,6 +38,9 @@ EVENT_START = re.compile(rb"\{\s*\"(?:" + b"|".join(_KEYS) + rb")\"\s*:")
 # An event is a few hundred bytes, with deep stacks some ten thousand; what is larger is no single event.
 _LARGEST = 1 << 18
 _CLOSINGS = (b"}", b"}}", b"]}}")
+
+# A float64 of µs holds the nanosecond up to here.
+_EXACT_US = 2**43
 
 _decode_event = msgspec.json.Decoder(RawEvent).decode
 
@@ -135,13 +139,25 @@ def typed_or_deep(piece: bytes) -> tuple[RawEvent | None, bool]:
 
 
 def first_event(text: bytes) -> RawEvent:
-    """Decode an event whatever its types; raises ``msgspec.DecodeError`` so that mending goes on."""
-    event = typed(text) or decode_lenient(text)
+    """Decode an event whatever its types; raises ``msgspec.DecodeError`` so that mending goes on.
+
+    A time that a float64 would round is the ``Decimal`` that is written.
+    """
+    event = exact(typed(text), text) or decode_lenient(text)
     if event is None:
         end = object_end(text)
         event = decode_lenient(text[:end]) if end > 0 else None
     if event is None:
         raise msgspec.DecodeError("no event")
+    return event
+
+
+def exact(event: RawEvent | None, text: bytes) -> RawEvent | None:
+    """The event of a sound text, with those of its times as ``Decimal`` that a float64 would round."""
+    if event is not None and any(isinstance(time, float) and abs(time) > _EXACT_US for time in (event.ts, event.dur)):
+        lenient = decode_lenient(text)
+        if lenient is not None:
+            event.ts, event.dur = lenient.ts, lenient.dur
     return event
 
 
@@ -218,7 +234,7 @@ def _number(value: Any) -> Any:
         return None
     if not number.is_finite() or abs(number) > Decimal(10) ** 30:
         return None
-    return number if abs(number) > 2**43 else float(number)
+    return number if abs(number) > _EXACT_US else float(number)
 
 
 def _label(key: str, value: Any) -> Any:

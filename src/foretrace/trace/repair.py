@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ from foretrace.trace.fragment import (
     TYPES,
     LooseEvent,
     decode_lenient,
+    exact,
     first_event,
     loosened,
     mend,
@@ -339,11 +341,8 @@ class _Reading:
         return event
 
     def _add(self, event: RawEvent, piece: bytes) -> None:
-        if isinstance(event.ts, float) and abs(event.ts) > 2**43:
-            lenient = decode_lenient(piece)
-            if lenient is not None:
-                event.ts = lenient.ts
-        self.events.append(event)
+        # What was mended came with exact times; the text of the others is sound.
+        self.events.append(exact(event, piece) or event)
 
     def _leftover(self, text: bytes) -> None:
         rest = text.strip(_BETWEEN)
@@ -411,7 +410,8 @@ class _Reading:
         return found is not None
 
 
-_loose_list = msgspec.json.Decoder(list[LooseEvent])
+# A number of unexpected type keeps its digits, and so do the times beside it.
+_loose_list = msgspec.json.Decoder(list[LooseEvent], float_hook=Decimal)
 
 
 def _counted(count: int, what: str, done: str) -> str:

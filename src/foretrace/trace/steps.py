@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from foretrace.errors import InputError
 from foretrace.knowledge.kineto import HOST_ROWS, RowKind, step_number
 from foretrace.model.report import WHOLE_TRACE
+from foretrace.model.slim import StepName, slim_note
 
 if TYPE_CHECKING:
     from foretrace.trace.table import Trace
 
-__all__ = ["LabelledStep", "StepSpan", "find_steps", "select_steps", "step_of_rows", "steps_of_rows"]
+__all__ = ["LabelledStep", "StepSpan", "find_marks", "find_steps", "select_steps", "step_of_rows", "steps_of_rows"]
 
 _LISTED = 8
 
@@ -50,10 +51,33 @@ class StepSpan:
 def find_steps(trace: Trace) -> list[StepSpan]:
     """The ``ProfilerStep#N`` rows of the CPU in order of start, else one step over the whole trace.
 
+    A slim trace holds the start of the step behind one that it was cut to; that is no step of it (`find_marks`).
+
     torch 1.8 to 1.12 wrote the annotation twice (as annotation and as operator): a row that shares at least half of
     its time with an earlier one of the same process and number is that step again. Steps of different numbers may
     overlap (by a rounding error, or on several threads).
     """
+    steps = [span for span in _annotated(trace) if not _is_mark(trace, span)]
+    return [replace(span, index=index) for index, span in enumerate(steps)] or [_whole(trace)]
+
+
+def find_marks(trace: Trace) -> list[StepSpan]:
+    """Where the steps begin that a slim trace was not cut to, in order of start; they end there too, and their index is
+    -1."""
+    note = slim_note(trace.meta)
+    if note is None or not note.marks:
+        return []
+    return [replace(span, index=-1) for span in _annotated(trace) if _is_mark(trace, span)]
+
+
+def _is_mark(trace: Trace, span: StepSpan) -> bool:
+    if span.end > span.start:
+        return False
+    note = slim_note(trace.meta)
+    return note is not None and StepName(label=span.label, process=span.pid) in note.marks
+
+
+def _annotated(trace: Trace) -> list[StepSpan]:
     wanted = np.array([step_number(name) is not None for name in trace.names] or [False])
     rows = np.flatnonzero(wanted[trace.name_id] & np.isin(trace.kind, HOST_ROWS)) if len(trace) else np.zeros(0, int)
     rows = rows[np.lexsort((-trace.duration[rows], trace.start[rows]))]
@@ -67,7 +91,7 @@ def find_steps(trace: Trace) -> list[StepSpan]:
             continue
         last_end[key] = max(end, last_end.get(key, end))
         spans.append(StepSpan(len(spans), name, start, end, row, pid))
-    return spans or [_whole(trace)]
+    return spans
 
 
 def _whole(trace: Trace) -> StepSpan:

@@ -220,6 +220,13 @@ class Trace(Shown):
         return find_steps(self)
 
     @cached_property
+    def marks(self) -> list[StepSpan]:
+        """In a slim trace, where the steps begin that follow those it was cut to; they are none of its steps."""
+        from foretrace.trace.steps import find_marks
+
+        return find_marks(self)
+
+    @cached_property
     def events(self) -> polars.DataFrame:
         """The rows as a Polars frame, one an event, in the file's order; for SQL and free analysis.
 

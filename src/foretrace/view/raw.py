@@ -201,7 +201,8 @@ def _plain(event: RawEvent, trace: Trace) -> dict[str, Any]:
         if (value := getattr(event, key)) is not None and value != ""
     }
     for key in ("ts", "dur"):
-        time = Decimal(found.get(key, 0))
+        # By way of its digits: what a float64 has beyond them was never written.
+        time = Decimal(str(found.get(key, 0)))
         if not time.is_finite():
             del found[key]
         elif trace.in_nanoseconds and key in found:

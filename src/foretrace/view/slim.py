@@ -10,11 +10,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from foretrace.analysis.context import Context, has_stacks
+from foretrace.analysis.health import health_to_keep
 from foretrace.errors import InputError
+from foretrace.knowledge.kineto import RowKind, module_name
 from foretrace.knowledge.slimming import DROPPABLE, SLIM_KEY
 from foretrace.knowledge.tracks import TRACK_CATEGORY
 from foretrace.model.prediction import METADATA_KEY, is_predicted
-from foretrace.model.slim import Slimmed
+from foretrace.model.slim import Slimmed, SlimNote, StepName, slim_note
 from foretrace.model.words import time
 from foretrace.trace import load
 from foretrace.trace.steps import select_steps
@@ -24,7 +27,7 @@ from foretrace.view.beside import copy_side, refuse_target
 from foretrace.view.overlaps import Moves, overlap_moves
 from foretrace.view.raw import RawFile, open_raw
 from foretrace.view.slim_events import ended, event_mask, shortener
-from foretrace.view.slim_rows import Cut, Window, cut_to_range, cut_to_steps, dropped_kinds
+from foretrace.view.slim_rows import Cut, Window, cut_to_range, cut_to_steps, dropped_kinds, named
 
 __all__ = ["slim"]
 
@@ -69,10 +72,12 @@ def slim(
     cut, labels = _cut(trace, steps, what, span)
     cut.rows &= ~dropped_kinds(trace, drop)
     stays, kept, dropped = event_mask(trace, raw, cut, drop)
-    meta = _meta(trace, stays, cut, labels, drop)
+    note = _note(trace, cut, labels, drop)
+    meta = _meta(trace, stays, note)
     moves = overlap_moves(trace, raw, cut.rows) if fix_overlaps else Moves()
     ends = set(trace.event[cut.ends].tolist())
     before, repairs = trace.total_events, trace.repairs
+    parts = [step.label for step in note.cut_steps or []]
     del trace, cut  # what follows needs only the mask: a large file is read again, piece by piece
     write_trace(target, _events(raw, stays, ends, shortener(drop), moves), meta, force=force)
     side = copy_side(source, target, cut=bool(labels) or span is not None)
@@ -88,6 +93,7 @@ def slim(
         repairs=list(repairs),
         moved=moves.count,
         side=None if side is None else str(side),
+        cut_steps=parts,
     )
 
 
@@ -114,19 +120,52 @@ def _cut(
     return Cut(np.ones(len(trace), dtype=np.bool_)), []
 
 
-def _meta(trace: Trace, stays: NDArray[np.bool_], cut: Cut, labels: list[str], drop: Sequence[str]) -> dict[str, Any]:
-    """The top-level keys of the copy: those of the file, and what it was cut to."""
-    meta = {str(key): value for key, value in trace.meta.items() if key != "traceEvents"}
-    earlier = meta.get(SLIM_KEY)
-    said: dict[str, Any] = dict(earlier) if isinstance(earlier, dict) else {}
-    gone = said.get("dropped")
-    said["dropped"] = sorted({*drop, *(map(str, gone) if isinstance(gone, list) else ())})
+def _note(trace: Trace, cut: Cut, labels: list[str], drop: Sequence[str]) -> SlimNote:
+    """What the copy says of the trace it was made of; what the trace says so itself, of another one, stays said."""
+    note = slim_note(trace.meta) or SlimNote(dropped=[])
+    note.dropped = sorted({*note.dropped, *_recorded(trace, drop)})
+    known = note.cut_steps
+    if note.range_us is not None and known is None:  # a range of which nothing else is known
+        known = [named(span) for span in trace.steps]
+    if cut.windows:
+        kept = [*trace.steps, *trace.marks]
+        marks = {*cut.ends, *(mark.row for mark in trace.marks)}
+        note.marks = [named(span) for span in kept if span.row in marks and cut.rows[span.row]]
+        steps = [named(span) for span in trace.steps if cut.rows[span.row] and span.row not in marks]
+        known = [step for step in known or [] if step in steps or not steps]
     if labels:
-        said["steps"] = labels
+        note.steps = labels
     elif cut.windows:
         window = cut.windows[0]
-        said["range_us"] = [(window.start - trace.origin) / 1000, (window.end - trace.origin) / 1000]
-    meta[SLIM_KEY] = said
+        note.range_us = ((window.start - trace.origin) / 1000, (window.end - trace.origin) / 1000)
+    parts: list[StepName] = [*(known or []), *cut.parts]
+    note.cut_steps = list(dict.fromkeys(parts)) if note.range_us is not None else None
+    note.repairs = list(dict.fromkeys([*note.repairs, *trace.repairs]))
+    if note.cut:
+        there = {"gpu": bool(len(trace.gpu_rows)), "calls": bool(len(trace.rows(RowKind.CALL)))}
+        note.recorded = sorted({*note.recorded, *(what for what, found in there.items() if found)})
+    note.health = health_to_keep(trace)
+    return note
+
+
+def _recorded(trace: Trace, drop: Sequence[str]) -> set[str]:
+    """The parts to leave out that are there: what was not recorded is not said to be left out."""
+    parts = set(drop)
+    if "args" in parts:
+        parts.add("shapes")
+    there = {
+        "stacks": has_stacks(trace),
+        "modules": any(module_name(name) is not None for name in trace.names),
+        "shapes": Context(trace=trace).has_shapes,
+        "memory": bool(np.any(trace.kind == RowKind.MEMORY)),
+    }
+    return {part for part in parts if there.get(part, True)}
+
+
+def _meta(trace: Trace, stays: NDArray[np.bool_], note: SlimNote) -> dict[str, Any]:
+    """The top-level keys of the copy: those of the file, and what it was cut to."""
+    meta = {str(key): value for key, value in trace.meta.items() if key != "traceEvents"}
+    meta[SLIM_KEY] = msgspec.to_builtins(note)
     prediction = meta.get(METADATA_KEY)
     if is_predicted(meta) and isinstance(prediction, dict) and isinstance(prediction.get("rows"), list):
         # A prediction names its rows by their place among the events, which is another one now.

@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 from foretrace.analysis.context import Context
 from foretrace.analysis.steps import period_end
 from foretrace.knowledge.kineto import GPU_WORK, HOST_ROWS, RowKind, module_name, step_number
+from foretrace.model.report import WHOLE_TRACE
+from foretrace.model.slim import StepName
+from foretrace.trace.steps import StepSpan
 from foretrace.trace.table import Trace
 
-__all__ = ["Cut", "Window", "cut_to_range", "cut_to_steps", "dropped_kinds"]
+__all__ = ["Cut", "Window", "cut_to_range", "cut_to_steps", "dropped_kinds", "named"]
 
 Bool = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
@@ -42,12 +45,14 @@ class Cut:
         windows: the stretches it was cut to; none where nothing was cut.
         ends: rows that stay as a mark of their start, without duration.
         inside: bool, kept rows that began in a window or were launched from one; arrows may end at them.
+        parts: steps of which something is kept and something is not.
     """
 
     rows: Bool
     windows: list[Window] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     inside: Bool = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    parts: list[StepName] = field(default_factory=list)
 
     def during(self, ns: int) -> bool:
         """Whether a moment (ns on the file's own clock) lies in what was cut out."""
@@ -89,7 +94,10 @@ def cut_to_steps(trace: Trace, steps: Sequence[int]) -> Cut:
 
 
 def cut_to_range(trace: Trace, window: Window) -> Cut:
-    """The rows of a stretch of time: what is open on the CPU, what that launches, and what runs on the GPU in it."""
+    """The rows of a stretch of time: what is open on the CPU, what that launches, and what runs on the GPU in it.
+
+    A step is whole where its period lies in the stretch, and all its rows with it.
+    """
     overlapping = _overlap(trace, window)
     host = np.isin(trace.kind, HOST_ROWS)
     gpu = trace.gpu_rows
@@ -100,10 +108,29 @@ def cut_to_range(trace: Trace, window: Window) -> Cut:
     mine = np.zeros(len(trace), dtype=np.bool_)
     mine[linked[begun[launch]]] = True
     rows |= mine
-    cut = Cut(rows, [window])
+    context = Context(trace=trace, selected=[span.index for span in trace.steps])
+    there = {span.index for span in context.steps if span.row >= 0 and rows[span.row]}
+    whole = {span.index for span in context.steps if _lies_in(context, span, window)}
+    ends = _following(context, there, of=whole)
+    rows[ends] = True
+    cut = Cut(rows, [window], ends)
     _complete(trace, cut, mine)
     cut.inside = rows & ~(host & overlapping & ~begun & (trace.kind != RowKind.CALL))
+    cut.inside[ends] = False
+    missing = set(context.attribution.step[~rows & (trace.kind != RowKind.SPAN)].tolist())
+    cut.parts = [named(span) for span in context.steps if span.index in there - (whole - missing)]
+    if not there and bool((~rows & (trace.kind != RowKind.SPAN)).any()):
+        cut.parts = [StepName(label=WHOLE_TRACE)]
     return cut
+
+
+def _lies_in(context: Context, span: StepSpan, window: Window) -> bool:
+    return span.row >= 0 and window.start <= span.start and period_end(context, span) <= window.end
+
+
+def named(span: StepSpan) -> StepName:
+    """What tells a step from others in another copy of its trace."""
+    return StepName(label=span.label, process=span.pid)
 
 
 def dropped_kinds(trace: Trace, drop: Sequence[str]) -> Bool:
@@ -131,14 +158,16 @@ def _of_process(trace: Trace, pid: int | str) -> Bool:
     return np.array([lane.pid == pid for lane in trace.lanes], dtype=np.bool_)[trace.lane]
 
 
-def _following(context: Context, chosen: set[int]) -> list[int]:
-    """Annotations of the steps right behind the chosen ones that are not chosen themselves."""
-    starts = {(step.pid, step.start): step for step in reversed(context.trace.steps)}
+def _following(context: Context, chosen: set[int], of: set[int] | None = None) -> list[int]:
+    """Annotations of the steps right behind the chosen ones (``of`` some of them) that are not chosen themselves."""
+    spans = [*context.trace.steps, *context.trace.marks]
+    starts = {(step.pid, step.start): step for step in sorted(spans, key=lambda span: -span.start)}
     found = set()
-    for span in context.steps:
-        begin = context.next_start.get(span.index)
+    for index in sorted(chosen if of is None else of):
+        begin = context.next_start.get(index)
         if begin is None:
             continue
+        span = context.trace.steps[index]
         behind = starts[span.pid, begin]
         if behind.index not in chosen:
             found.add(behind.row)

@@ -268,3 +268,57 @@ def test_an_empty_recording_gives_no_verdict():
     assert {one.state for one in check(TraceBuilder().trace(), expect(kernels=0, bound="memory")).outcomes} == {
         "unknown"
     }
+
+
+# ---- calls, on a machine without a GPU ----
+
+
+def on_a_cpu(*names: str) -> Trace:
+    """One step of operators, one after another; ``a>b`` is b inside a."""
+    build = TraceBuilder(gpu=None)
+    build.step(1, 0, 1000)
+    for number, name in enumerate(names):
+        for depth, part in enumerate(name.split(">")):
+            build.op(part, 10 + 100 * number + depth, 50 - 2 * depth)
+    return build.trace()
+
+
+def test_too_many_calls_are_told_by_the_operators_around_them_and_speak_of_no_launch():
+    trace = on_a_cpu("aten::linear>aten::copy_", "aten::gelu", "aten::contiguous>aten::copy_")
+    (account,) = accounts(trace, expect("op aten::copy_: calls == 0"))
+    assert account.text == "aten::linear → aten::copy_, aten::contiguous → aten::copy_"
+    assert account.rule == "calls_made"
+    said = f"{account.text} {account.why} {account.source}"
+    assert not any(word in said for word in ("launch", "chain", "correlation", "kernel"))
+
+
+def test_the_only_call_is_told_with_the_calls_beside_it():
+    (account,) = accounts(on_a_cpu("aten::mm", "aten::item", "aten::gelu"), expect("op aten::item: calls == 0"))
+    assert account.text == "aten::item (after aten::mm, before aten::gelu)"
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_fused_operator_that_was_taken_apart_is_no_nothing(kept: int):
+    trace = on_a_cpu("aten::mm", "aten::add", *["aten::linear>aten::addmm"] * kept)
+    found = accounts(trace, expect("op aten::addmm: calls == 2"))
+    assert [one.rule for one in found] == ["taken_apart", "calls_left" if kept else "no_such_place"]
+    assert found[0].text == (
+        "aten::mm and aten::add run in this step: together they do what aten::addmm does in one call"
+    )
+    assert not any("kernel" in one.text or "memcpy" in one.text for one in found)
+
+
+def test_the_peak_of_a_cpu_s_memory_is_not_asked_to_be_recorded_again():
+    build = TraceBuilder(gpu=None)
+    build.step(1, 0, 1000)
+    build.op("aten::mm", 10, 50)
+    build.event(
+        ph="i",
+        cat="cpu_instant_event",
+        name="[memory]",
+        ts=20.0,
+        args={"Device Type": 0, "Bytes": 64, "Total Allocated": 64},
+    )
+    (one,) = check(build.trace(), "peak_memory_bytes <= 1 GB").outcomes
+    assert one.state == "unknown"
+    assert one.reason == "the peak is known for GPUs only, and the allocations of this trace are the CPU's"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 import foretrace
+from builders import TraceBuilder
 from foretrace import check, expect
 from foretrace.cli.demo import SAMPLES
 from foretrace.errors import InputError
@@ -82,7 +84,7 @@ def test_every_step_is_judged():
 def test_one_step_can_be_asked():
     assert check(EAGER, expect(step="#3", wall_us="<= 400")).state == "held"
     assert check(EAGER, expect(step=0, wall_us="<= 400")).state == "broken"
-    with pytest.raises(InputError, match="the trace has 0 \\(ProfilerStep#2\\)"):
+    with pytest.raises(InputError, match="there is no step '#9'"):
         check(EAGER, expect(step="#9", kernels=5))
 
 
@@ -164,21 +166,108 @@ def test_what_the_trace_does_not_hold_is_unknown_with_the_reason(
 @pytest.mark.parametrize(
     ("expectation", "said"),
     [
-        (expect(region="mlp_fw", kernels=5), "no region is called mlp_fw in the trace; it has mlp_fwd"),
-        (expect(region="mlp_fw", gpu_busy_us="<= 250"), "no region is called mlp_fw in the trace; it has mlp_fwd"),
-        (expect(region="mlp_fw", order=["gemm"]), "no region is called mlp_fw in the trace; it has mlp_fwd"),
         (expect(op="aten::bmm", kernels=0), "no operator is called aten::bmm in the trace; it has aten::mm"),
         (expect(op="aten::bmm", calls=1), "no operator is called aten::bmm in the trace; it has aten::mm"),
     ],
 )
-def test_a_name_that_occurs_nowhere_breaks_its_clauses(expectation: foretrace.Expectation, said: str):
+def test_what_an_operator_does_that_never_ran_is_broken(expectation: foretrace.Expectation, said: str):
     (one,) = check(EAGER, expectation).outcomes
     assert (one.state, one.reason) == ("broken", None)
     assert [(account.rule, account.text) for account in one.accounts] == [("no_such_place", said)]
 
 
-def test_that_something_does_not_run_is_asked_with_its_calls():
-    assert check(EAGER, expect(op="aten::bmm", calls=0)).state == "held"
+def test_that_an_operator_does_not_run_is_asked_with_its_calls():
+    (one,) = check(EAGER, expect(op="aten::bmm", calls=0)).outcomes
+    # aten::mm is near, and aten::bmm is an operator of its own all the same.
+    assert (one.state, one.note) == ("held", None)
+
+
+_NO_REGION = "no region is called mlp_fw in the trace; it has mlp_fwd"
+
+
+@pytest.mark.parametrize(
+    ("expectation", "why"),
+    [
+        (expect(region="mlp_fw", op="aten::mm", calls=0), _NO_REGION),
+        (expect(region="mlp_fw", op="aten::bmm", calls=0), _NO_REGION),
+        (expect(region="mlp_fw", op="aten::bmm", kernels=0), _NO_REGION),
+        (expect("op mm: calls == 0"), "no operator is called mm in the trace; mm is recorded as aten::mm"),
+        (expect("op mm: kernels == 0"), "no operator is called mm in the trace; mm is recorded as aten::mm"),
+        (expect("op m*: calls == 0"), "no operator is called m* in the trace; m* is recorded as aten::m*"),
+        # Not in the trace, and known all the same.
+        (expect("op item: calls == 0"), "no operator is called item in the trace; item is recorded as aten::item"),
+        (expect("aten::mm: calls == 0"), "aten::mm is an operator: write op aten::mm"),
+        (expect("aten::item: calls == 0"), "aten::item is named like an operator: write op aten::item"),
+        (expect("op mlp_fwd: calls == 0"), "mlp_fwd is a region: write region mlp_fwd"),
+        (expect(module="Nosuch", calls=0), "the trace has no module rows to find Nosuch in"),
+        (expect(module="Nosuch", op="aten::mm", calls=0), "the trace has no module rows to find Nosuch in"),
+    ],
+)
+def test_a_place_that_is_nowhere_lets_nothing_pass(expectation: foretrace.Expectation, why: str):
+    (one,) = check(EAGER, expectation).outcomes
+    assert (one.state, one.observed, one.note) == ("unknown", None, None)
+    assert why in (one.reason or "")
+
+
+@pytest.mark.parametrize("said", [{"kernels": 5}, {"gemm": 0}, {"gpu_busy_us": "<= 250"}, {"order": ["gemm"]}], ids=str)
+def test_what_is_to_hold_of_a_region_that_is_nowhere_is_broken(said: dict[str, Any]):
+    (one,) = check(EAGER, expect(region="mlp_fw", **said)).outcomes
+    assert one.state == "broken"
+    assert [account.text for account in one.accounts] == [_NO_REGION]
+
+
+def test_that_a_region_never_ran_holds_with_a_note():
+    (one,) = check(EAGER, expect("mlp_fw: calls == 0")).outcomes
+    assert (one.state, one.observed, one.note) == ("held", "0", _NO_REGION)
+    (broken,) = check(EAGER, expect("mlp_fw: calls == 1")).outcomes
+    assert (broken.state, broken.note) == ("broken", None)
+    assert [account.text for account in broken.accounts] == [_NO_REGION]
+
+
+def test_a_slip_in_an_operator_is_asked_after():
+    (one,) = check(EAGER, expect("op aten::linaer: calls == 0")).outcomes
+    said = "no operator is called aten::linaer in the trace; did you mean aten::linear?"
+    assert (one.state, one.note) == ("held", said)
+    (far,) = check(EAGER, expect("op aten::lnaer_fast: calls == 0")).outcomes
+    assert (far.state, far.note) == ("held", None)
+
+
+def test_modules_are_judged_as_regions_are():
+    build = TraceBuilder()
+    build.step(1, 0, 100)
+    build.python("nn.Module: Linear_0", 0, 50)
+    build.op("aten::mm", 10, 30)
+    trace = build.trace()
+    (held,) = check(trace, expect(module="Linear_9", calls=0)).outcomes
+    assert (held.state, held.note) == ("held", "no module is called Linear_9 in the trace; it has Linear_0")
+    (inside,) = check(trace, expect(module="Linear_9", op="aten::mm", calls=0)).outcomes
+    assert (inside.state, inside.reason) == ("unknown", "no module is called Linear_9 in the trace; it has Linear_0")
+    (other,) = check(trace, expect(region="Linear_0", calls=0)).outcomes
+    assert other.state == "unknown"
+    assert "Linear_0 is a module: write module Linear_0" in (other.reason or "")
+
+
+def test_what_is_asked_inside_of_a_region_is_judged_where_the_region_runs():
+    build = TraceBuilder()
+    build.step(1, 0, 100)
+    build.op("aten::mm", 10, 30)
+    build.step(2, 100, 100)
+    build.annotation("evaluate", 110, 50)
+    build.op("aten::add", 120, 10)
+    (one,) = check(build.trace(), expect(region="evaluate", op="aten::mm", calls=0)).outcomes
+    assert (one.state, [step.index for step in one.steps]) == ("held", [1])
+    (first,) = check(build.trace(), expect(step=0, region="evaluate", op="aten::mm", calls=0)).outcomes
+    assert (first.state, first.reason) == ("unknown", "it does not run in this step")
+
+
+def test_without_operators_nothing_says_that_one_never_ran():
+    build = TraceBuilder()
+    build.kernel("sgemm", 50, 12, launch=build.launch(20))
+    (one,) = check(build.trace(), expect(op="aten::item", calls=0)).outcomes
+    assert (one.state, one.reason) == ("unknown", "no operators were recorded (record with ProfilerActivity.CPU)")
+    (label,) = check(build.trace(), expect(region="evaluate", calls=0)).outcomes
+    assert label.state == "unknown"
+    assert "neither operators nor labels were recorded" in (label.reason or "")
 
 
 def test_what_is_no_trace_is_refused_in_a_sentence():

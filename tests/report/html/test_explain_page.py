@@ -20,7 +20,7 @@ from foretrace.model.report import Report
 from foretrace.prediction.expect import expect, judge
 from foretrace.report.html.explain import explain_page
 from foretrace.report.html.page import CONTENT_POLICY
-from foretrace.report.html.tables import PRINTED_ROWS, Column, Table, times
+from foretrace.report.html.tables import STATIC_ROWS, Column, Table, times
 from foretrace.report.html.work_tables import NOWHERE, gemms, groups, picks_of
 from foretrace.trace import load
 from report import samples
@@ -291,11 +291,11 @@ def test_memory_is_in_the_page_where_it_was_recorded():
 
 def test_long_tables_stand_in_the_page_up_to_a_stated_number_of_rows():
     report = samples.mlp_report()
-    report.groups = [samples.group(name=f"kernel_{at}", short_name=f"short_{at}") for at in range(PRINTED_ROWS + 20)]
+    report.groups = [samples.group(name=f"kernel_{at}", short_name=f"short_{at}") for at in range(STATIC_ROWS + 20)]
     text = flat(page_of(report).text)
-    assert f"The first {PRINTED_ROWS} of {PRINTED_ROWS + 20} rows" in text
-    assert f"short_{PRINTED_ROWS - 1}" in text
-    assert f"short_{PRINTED_ROWS}" not in text
+    assert f"The first {STATIC_ROWS} of {STATIC_ROWS + 20} rows" in text
+    assert f"short_{STATIC_ROWS - 1}" in text
+    assert f"short_{STATIC_ROWS}" not in text
 
 
 def test_a_column_says_its_unit_in_the_head_and_unknown_as_a_dash():

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from foretrace.analysis.context import stacks_recorded
 from foretrace.analysis.findings.facts import Facts
 from foretrace.analysis.health import trusted
 from foretrace.analysis.pace import NEEDED_CHECKS, Pace, pace_of
@@ -38,7 +39,7 @@ def pace(facts: Facts) -> Pace | None:
     side = facts.context.side
     unprofiled = side.unprofiled.median_us if side is not None and side.unprofiled is not None else None
     trace = facts.context.trace
-    return pace_of(facts.steps, unprofiled, bool(np.any(trace.kind == RowKind.PYTHON)), trace.predicted)
+    return pace_of(facts.steps, unprofiled, stacks_recorded(trace), trace.predicted)
 
 
 def steps_annotated(facts: Facts) -> bool:

@@ -107,6 +107,7 @@ class _Worker:
         assert process.stdout is not None
         header = {
             "sql": statement.sql,
+            "headed": statement.headed,
             "tables": list(frames),
             "limit": limit,
             "counted": _COUNTED,

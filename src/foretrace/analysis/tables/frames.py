@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from foretrace.knowledge.kineto import step_number
 from foretrace.knowledge.tables import Table, table_named
 from foretrace.trace.frames import texts
 
 if TYPE_CHECKING:
     import polars
 
-__all__ = ["described", "events_at", "shaped", "shared_texts", "text_of", "whole_numbers"]
+    from foretrace.trace.table import Trace
+
+__all__ = ["described", "events_at", "labels_of", "shaped", "shared_texts", "text_of", "whole_numbers"]
 
 Int64 = NDArray[np.int64]
 
@@ -57,6 +60,17 @@ def shared_texts(values: Iterable[str | None]) -> polars.Series:
             pl.when("known").then("text")
         )["text"]
     return distinct.gather(at)
+
+
+def labels_of(trace: Trace, steps: Int64 | polars.Series) -> polars.Series:
+    """The labels of steps by their positions, as reports show them; NULL where a position is negative or NULL."""
+    import polars as pl
+
+    positions = pl.Series("step", steps, dtype=pl.Int64)
+    numbers = [step_number(span.label) for span in trace.steps]
+    shown = zip(trace.steps, numbers, strict=True)
+    labels = texts([span.label if number is None else f"#{number}" for span, number in shown])
+    return labels.gather(pl.DataFrame(positions).select(pl.when(pl.col("step") >= 0).then("step"))["step"])
 
 
 def whole_numbers(values: Iterable[object]) -> list[int | None]:

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from foretrace.analysis.tables.frames import events_at, shaped, shared_texts, text_of, whole_numbers
+from foretrace.analysis.tables.frames import events_at, labels_of, shaped, shared_texts, text_of, whole_numbers
 from foretrace.errors import InputError
 from foretrace.knowledge.kineto import RowKind, memcpy_direction
 from foretrace.trace.frames import known, texts
@@ -106,6 +106,7 @@ def _common(context: Context, rows: Int64) -> dict[str, Any]:
         "op": shared_texts(trace.name(row) if row >= 0 else None for row in op.tolist()),
         "op_event": events_at(trace.event, op),
         "step": known(step, step >= 0),
+        "step_label": labels_of(trace, step),
         "start_us": (trace.start[rows] - trace.origin) / 1000,
         "duration_us": trace.duration[rows] / 1000,
         "stream": known(trace.stream[rows], trace.stream[rows] >= 0),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foretrace.analysis.attribution import BACKWARD
-from foretrace.analysis.tables.frames import events_at, shaped, shared_texts
+from foretrace.analysis.tables.frames import events_at, labels_of, shaped, shared_texts
 from foretrace.knowledge.kineto import Call, RowKind
 from foretrace.trace.frames import known, texts
 
@@ -116,6 +116,7 @@ def _place(context: Context, rows: Int64) -> dict[str, polars.Series]:
     step = context.attribution.step[rows]
     return {
         "step": known(step, step >= 0),
+        "step_label": labels_of(trace, step),
         "process": texts([str(lane.pid) for lane in trace.lanes]).gather(trace.lane[rows]),
         "thread": texts([str(lane.tid) for lane in trace.lanes]).gather(trace.lane[rows]),
     }

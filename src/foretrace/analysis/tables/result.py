@@ -79,10 +79,15 @@ def _column(series: polars.Series, statement: Statement) -> QueryColumn:
 def _unit(name: str, kind: str, statement: Statement) -> str | None:
     if kind not in ("integer", "number"):
         return None
+    heading = next((one for one in statement.headings if one.name == name), None)
+    if heading is not None:
+        if heading.of is None:
+            return None
+        name = heading.of
     documented = [column for table in TABLES for column in table.columns if column.name == name]
     if documented:
-        # The engine names `duration_us / 1000` and `count(duration_us)` after the column, too.
-        if name in statement.changed:
+        # `duration_us / 1000` may be named after the column, too.
+        if heading is None and name in statement.changed:
             return None
         return next((column.unit for column in documented if column.type == kind or kind == "number"), None)
     unit = unit_by_name(name)

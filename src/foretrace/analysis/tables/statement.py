@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from foretrace.analysis.tables.headers import Heading, headings, with_headings
 from foretrace.errors import InputError
 from foretrace.knowledge.sql import (
     BEGINNINGS,
@@ -40,11 +41,16 @@ _ARITHMETIC = frozenset("*/%^+-")
 
 @dataclass(frozen=True)
 class Token:
-    """A word (in small letters), a ``quoted`` name, a text, a number or a sign, at a depth of brackets."""
+    """A word (in small letters), a ``quoted`` name, a text, a number or a sign, at a depth of brackets.
+
+    It stands from character ``at`` to ``end`` of the query.
+    """
 
     kind: str
     text: str
     depth: int
+    at: int = 0
+    end: int = 0
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,7 @@ class Statement:
 
     Attributes:
         sql: its text.
+        headed: the same with a name for every expression that has none (``headings``).
         names: the words and quoted names in it: of tables, columns and aliases, and the language's own.
         quoted: those that stand in double quotes.
         changed: those that a function or arithmetic makes something of another unit of.
@@ -61,6 +68,8 @@ class Statement:
     """
 
     sql: str
+    headed: str
+    headings: tuple[Heading, ...]
     names: frozenset[str]
     quoted: frozenset[str]
     changed: frozenset[str]
@@ -90,8 +99,11 @@ def read_statement(sql: str) -> Statement:
     words = {token.text for token in tokens if token.kind == "word"}
     top = {token.text for token in tokens if token.kind == "word" and token.depth == 0}
     quoted = frozenset(token.text for token in tokens if token.kind == "quoted")
+    found = headings(sql, tokens)
     return Statement(
         sql=sql,
+        headed=with_headings(sql, found),
+        headings=tuple(found),
         names=frozenset(words) | {name.lower() for name in quoted},
         quoted=quoted,
         changed=frozenset(_changed(tokens)),
@@ -108,7 +120,7 @@ def _tokens(sql: str) -> list[Token]:
         assert found is not None  # the last alternative takes any character
         kind, text = str(found.lastgroup), found.group()
         before = sql[at - 1] if at else " "
-        at = found.end()
+        begin, at = at, found.end()
         if kind == "space":
             continue
         if kind == "comment":
@@ -122,7 +134,7 @@ def _tokens(sql: str) -> list[Token]:
         depth -= text in ")]"
         if kind == "quoted":
             text = text[1:-1].replace('""', '"')
-        tokens.append(Token(kind, text.lower() if kind == "word" else text, depth))
+        tokens.append(Token(kind, text.lower() if kind == "word" else text, depth, begin, at))
         depth += kind == "sign" and text in "(["
     return tokens
 

@@ -9,7 +9,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from foretrace.analysis.tables.frames import shaped, shared_texts
+from foretrace.analysis.tables.frames import labels_of, shaped, shared_texts
+from foretrace.knowledge.tables import STEP_LABEL
 
 if TYPE_CHECKING:
     import polars
@@ -23,9 +24,10 @@ _PHASES = ("forward", "backward", "optimizer", "other")
 
 
 def event_table(context: Context) -> polars.DataFrame:
-    """The table ``events``: ``Trace.events``, of the selected steps."""
+    """The table ``events``: ``Trace.events`` with the labels of steps, of the selected steps."""
     events = context.trace.events
-    frame = shaped("events", {name: events[name] for name in events.columns})
+    columns = {name: events[name] for name in events.columns}
+    frame = shaped("events", columns | {STEP_LABEL.name: labels_of(context.trace, events["step"])})
     return frame if context.selected is None else frame.filter(_of_steps(context))
 
 

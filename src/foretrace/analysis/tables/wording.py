@@ -102,8 +102,17 @@ def _duplicate(_: Statement, __: _Frames, facts: _Facts) -> str:
     return f"two columns of the result are named {facts['name']!r}; name one of them with AS"
 
 
-def _types(_: Statement, __: _Frames, ___: _Facts) -> str:
+def _types(statement: Statement, _: _Frames, __: _Facts) -> str:
+    if "step" in statement.names:
+        return (
+            "text is compared with a number: step is the position of a step (0 is the first); a label such as '#3' "
+            "stands in step_label (in the table steps: label, 'ProfilerStep#3')"
+        )
     return "text is compared with a number; 'quotes' make text, and cast(column AS DOUBLE) makes a number of a text"
+
+
+def _zero(_: Statement, __: _Frames, ___: _Facts) -> str:
+    return "a number that is written with a point is divided by zero; nullif(x, 0) makes NULL of a zero"
 
 
 def _operation(_: Statement, __: _Frames, facts: _Facts) -> str:
@@ -131,6 +140,7 @@ _SENTENCES = {
     "types": _types,
     "ungrouped": _ungrouped,
     "unsupported": _unsupported,
+    "zero": _zero,
 }
 
 

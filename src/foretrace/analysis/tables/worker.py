@@ -43,17 +43,29 @@ def main() -> None:
 
 def _run(frames: dict[str, pl.LazyFrame], header: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     limit, counted = header["limit"], header["counted"]
-    query = pl.SQLContext(frames=frames).execute(header["sql"])
-    if header["sort"]:
-        query = query.sort(pl.all(), nulls_last=True)
-    if limit is not None:
-        query = query.head(max(counted, limit) + 1)
-    found = query.collect()
+    try:
+        found = _found(frames, header, header["headed"])
+    except MemoryError:
+        raise
+    except Exception:
+        if header["headed"] == header["sql"]:
+            raise
+        # Names of ours may stand in the way (ORDER BY a name that the engine would have given): as it was written.
+        found = _found(frames, header, header["sql"])
     kept = found if limit is None else found.head(limit)
     buffer = io.BytesIO()
     kept.write_ipc(buffer)
     complete = limit is None or found.height <= max(counted, limit)
     return {"rows": found.height if complete else None}, buffer.getvalue()
+
+
+def _found(frames: dict[str, pl.LazyFrame], header: dict[str, Any], sql: str) -> pl.DataFrame:
+    query = pl.SQLContext(frames=frames).execute(sql)
+    if header["sort"]:
+        query = query.sort(pl.all(), nulls_last=True)
+    if header["limit"] is not None:
+        query = query.head(max(header["counted"], header["limit"]) + 1)
+    return query.collect()
 
 
 def _warm_up() -> None:

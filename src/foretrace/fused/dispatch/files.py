@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import tempfile
 from pathlib import Path
-
-from foretrace.model.whole import special_file
 
 __all__ = ["keep_first", "write_atomically"]
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader finds the old text or the new one, never a part; raises ``OSError``.
-
-    That is also raised where the path is a device, a pipe or a socket, which are never replaced.
-    """
-    special = special_file(path)
-    if special is not None:
-        raise OSError(errno.EINVAL, f"it is {special}, no regular file", str(path))
+    """Write a file so that a reader finds the old text or the new one, never a part; raises ``OSError``."""
     temporary = _temporary(path, text)
     try:
         temporary.replace(path)

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -16,11 +16,10 @@ from foretrace.model.baseline import Baseline, read_baseline, write_baseline
 if TYPE_CHECKING:
     from foretrace.integrations.pytest_plugin.measuring import Recorded
 
-__all__ = ["FOLDER", "SAME", "WRITTEN", "accept", "file_stem", "path_of", "read", "shown", "summary"]
+__all__ = ["FOLDER", "accept", "file_stem", "path_of", "read", "shown", "summary"]
 
 FOLDER = "__foretrace__"
-WRITTEN: Final = "written"
-SAME: Final = "the same"
+State = Literal["written", "same", "kept"]
 
 _LONGEST = 120
 _HASH = 8
@@ -84,15 +83,18 @@ def read(path: Path, test: str) -> Baseline | None:
     return found
 
 
-def accept(path: Path, new: Baseline) -> str:
-    """Write a baseline: ``WRITTEN``, ``SAME``, or why it was kept. Raises ``InputError`` where it cannot be written."""
+def accept(path: Path, new: Baseline) -> tuple[State, str | None]:
+    """Write a baseline; what became of it, and of one that was kept why.
+
+    Raises ``InputError`` where it cannot be written.
+    """
     try:
         old = read_baseline(path)
     except InputError:
         old = None  # it is to be replaced anyway
     if old is not None and old.made_on.gpu is not None and new.made_on.gpu is None:
-        return (
+        return "kept", (
             f"the baseline, which was kept: it was made on {old.made_on.gpu}, and one made here would hold no kernels "
             "(delete the file to have one without)"
         )
-    return WRITTEN if write_baseline(path, new) else SAME
+    return "written" if write_baseline(path, new) else "same", None

@@ -265,13 +265,13 @@ class Case:
         new = baselines.summary(self._item, self._records)
         here = any(recorded.gpu for recorded in self._records)
         if config.getoption("--foretrace-update"):
-            said = baselines.accept(path, new)
-            self._told.written = said is baselines.WRITTEN
-            self._told.held = said is baselines.SAME and not self._told.broken
-            if said not in (baselines.WRITTEN, baselines.SAME):
+            state, why = baselines.accept(path, new)
+            self._told.written = state == "written"
+            self._told.held = state == "same" and not self._told.broken
+            if why is not None:
                 if here:
-                    return f"nothing ran on the GPU that is here: {said}"
-                self._missing.append(said)
+                    return f"nothing ran on the GPU that is here: {why}"
+                self._missing.append(why)
             return None
         old = baselines.read(path, new.test)
         if old is None:
@@ -285,9 +285,9 @@ class Case:
         drift = against(old, new)
         name = baselines.shown(path, config)
         places = {change: places_of_change(change, self._records) for change in drift.more if change.paths}
-        text = render_drift(drift, name, places)
+        text = render_drift(drift, name, places=places)
         if places and not any(recorded.report.trace.has.stacks for recorded in self._records):
-            text += "\nthe line and module of a call are recorded with profiled(…, stacks=True)\n"
+            text += "\nthe function and module that make a call are recorded with profiled(…, stacks=True)\n"
         text += "".join(f"\nthe trace: foretrace explain {recorded.path}\n" for recorded in self._records)
         self._sections.append(text)
         self._told.notes += drift.notes
@@ -305,7 +305,8 @@ class Case:
                 f"nothing of the baseline {name} can be compared with what ran; make it anew with --foretrace-update"
             )
         self._told.increases += [_with_place(change, places.get(change, [])) for change in found]
-        self._told.changes += [change.text for change in drift.changes if not change.more]
+        if not found:
+            self._told.changes += [change.text for change in drift.changes]
         self._told.reported = bool(found)
         self._told.held = not found and not self._told.broken
         return None

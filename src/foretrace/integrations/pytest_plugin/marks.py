@@ -14,7 +14,7 @@ from foretrace.model.expectations import Clause, Expectation
 from foretrace.prediction.expect.language import clause_text, expect
 from foretrace.prediction.expect.quantities import SCOPES, find, ratio_of
 
-__all__ = ["Asked", "Wanted", "asked", "read_marks"]
+__all__ = ["Asked", "Wanted", "asked", "read_marks", "says_what"]
 
 # Shorthands of the mark → the quantity they set an upper limit to.
 _LIMITS = {"max_step_us": "unprofiled_us", "max_gpu_us": "gpu_busy_us"}
@@ -78,7 +78,7 @@ def _read(item: pytest.Item, name: str, fixture: str) -> Wanted:
         if own is not None and not isinstance(own, bool):
             raise InputError(f"baseline is True or False, not {own!r}")
         baseline = own if baseline is None else baseline
-        _says_what(words)
+        says_what(words, but=bool(mark.args))
         place = tuple(str(words.get(scope)) for scope in SCOPES)
         kept = {key: value for key, value in words.items() if key in SCOPES or (key, *place) not in said}
         said |= {(key, *place) for key in words}
@@ -101,7 +101,6 @@ def asked(*lines: str | Expectation, **words: Any) -> Asked:
     for line in lines:
         if not isinstance(line, str | Expectation):
             raise InputError(f"{line!r} is no expectation: give a text such as 'gemm == 3', or kernels=5")
-    _says_what(words, but=bool(lines))
     limits = {name: words.pop(name) for name in _LIMITS if name in words}
     found = expect(*lines, **words)
     about_gpu = {clause for clause in found.clauses if _needs_gpu(clause)}
@@ -114,14 +113,14 @@ def asked(*lines: str | Expectation, **words: Any) -> Asked:
     return Asked(expect(found), frozenset(about_gpu))
 
 
-def _says_what(words: Mapping[str, object], *, but: bool = False) -> None:
+def says_what(words: Mapping[str, object], *, but: bool = False) -> None:
     """Raise ``InputError`` for places at which nothing is looked at. ``but``: lines stand beside, with their own."""
     places = [name for name in SCOPES if words.get(name) is not None]
     if places and not set(words) - set(SCOPES):
         line = "; a line in quotes names its own, as in 'op aten::mm: calls == 1'" if but else ""
         raise InputError(
-            f"{places[0]}={words[places[0]]!r} says where to look, and no keyword says at what: add one, such as calls=1"
-            f"{line}"
+            f"{places[0]}={words[places[0]]!r} says where to look, and no keyword says at what: add one, such as "
+            f"calls=1{line}"
         )
 
 

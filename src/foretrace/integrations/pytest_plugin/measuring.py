@@ -302,9 +302,10 @@ class Recorded:
             InputError: the expectation cannot be read.
         """
         __tracebackhide__ = True
-        from foretrace.integrations.pytest_plugin.marks import asked
+        from foretrace.integrations.pytest_plugin.marks import asked, says_what
 
         with _Plainly():
+            says_what(words, but=bool(lines))
             wanted = asked(*lines, **words)
             if not wanted:
                 raise InputError("check was given nothing to expect: rec.check(kernels=5)")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from difflib import get_close_matches
+from typing import Any
 
 from foretrace.model.expectations import Checked, Outcome
 
@@ -33,14 +35,10 @@ def _never_called(outcome: Outcome) -> bool:
 
 def _meant(wanted: str) -> str | None:
     """The operator of torch whose name is nearest; None for one that torch has, or that is not like any of its own."""
-    import torch
-
-    bare = wanted.removeprefix(_ATEN)
-    if "::" in bare:
-        return None  # of another library
-    if hasattr(torch.ops.aten, bare):
-        return None if wanted != bare else f"{_ATEN}{wanted}"
+    torch: Any = sys.modules.get("torch")  # loaded, for something was recorded
+    if torch is None or not wanted.startswith(_ATEN) or hasattr(torch.ops.aten, wanted.removeprefix(_ATEN)):
+        return None  # of another library, or there
     listing = getattr(torch._C, "_dispatch_get_all_op_names", None)
     names = {name.partition(".")[0] for name in listing()} if listing is not None else set()
-    near = get_close_matches(f"{_ATEN}{bare}", sorted(name for name in names if name.startswith(_ATEN)), 1, _NEAR)
+    near = get_close_matches(wanted, sorted(name for name in names if name.startswith(_ATEN)), 1, _NEAR)
     return near[0] if near else None

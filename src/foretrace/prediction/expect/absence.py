@@ -24,6 +24,7 @@ _ROWS = {
     "module": (RowKind.PYTHON, RowKind.ANNOTATION),
     "region": (RowKind.ANNOTATION,),
 }
+_UNRECORDED = {"op": "no_operators", "module": "no_modules", "region": "no_labels"}
 _ATEN = "aten::"
 # Edits between a misspelt operator and the one that was meant; in a short name a second one makes another word.
 _FEW, _SHORT = 2, 6
@@ -64,12 +65,12 @@ def absence_of(trace: Trace, parts: Sequence[tuple[str, str]], named: Named, *, 
         if named(kind, wanted):
             continue
         word, names = _WORDS[kind], _names(trace, kind)
-        meant = _meant(trace, kind, wanted, names, named)
+        meant = _meant(trace, kind, wanted, named)
         if meant is not None:
-            reason = f"{unknown_because('absent', word=word, name=wanted, there=meant)}"
+            reason = unknown_because("absent", word=word, name=wanted, there=meant)
             return Absence(reason, uncounted=reason)
         if not names and not _recorded(trace, kind):
-            reason = unknown_because("no_modules" if kind == "module" else "no_place_rows", name=wanted)
+            reason = unknown_because(_UNRECORDED[kind], name=wanted)
             return Absence(reason, uncounted=reason)
         near = get_close_matches(wanted, sorted(names), n=1, cutoff=0.5) or sorted(names)[:_LISTED]
         there = f"it has {', '.join(near)}" if near else "it has none at all"
@@ -86,7 +87,7 @@ def _names(trace: Trace, kind: str) -> set[str]:
     names = {trace.names[i] for i in set(trace.name_id[trace.rows(*_ROWS[kind])].tolist())}
     if kind == "module":
         return {found for name in names if (found := module_name(name)) is not None}
-    return names - {span.label for span in trace.steps}
+    return names - {span.label for span in (*trace.steps, *trace.marks)}
 
 
 def _recorded(trace: Trace, kind: str) -> bool:
@@ -96,7 +97,7 @@ def _recorded(trace: Trace, kind: str) -> bool:
     return bool(len(trace.rows(RowKind.OPERATOR)) or (kind == "region" and len(trace.rows(RowKind.ANNOTATION))))
 
 
-def _meant(trace: Trace, kind: str, wanted: str, names: set[str], named: Named) -> str | None:
+def _meant(trace: Trace, kind: str, wanted: str, named: Named) -> str | None:
     """What a name that nothing of its kind has stands for in another kind or with its namespace; None where nothing.
 
     A region may have two colons in its name; that it is none but an operator's is seen by the namespace.

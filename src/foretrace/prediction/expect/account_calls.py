@@ -19,7 +19,7 @@ from foretrace.prediction.expect.account_kernels import done_elsewhere
 from foretrace.prediction.expect.accounts import Case
 from foretrace.prediction.expect.subject import Subject
 
-__all__ = ["calls", "compilations", "frames", "launches", "queries", "unqueried", "views", "waits"]
+__all__ = ["calls", "compilations", "frames", "instead", "launches", "queries", "unqueried", "views", "waits"]
 
 _SHOWN = 4
 _WORDS = {
@@ -129,6 +129,12 @@ def calls(case: Case) -> Iterator[Account]:
     yield from _taken_apart(case)
     if not elsewhere:
         yield from _called(case, "calls_left")
+
+
+def instead(case: Case) -> Iterator[Account]:
+    """What does the work of an operator that is not called at all."""
+    yield from done_elsewhere(case)
+    yield from _taken_apart(case)
 
 
 def _called(case: Case, fact: str) -> Iterator[Account]:

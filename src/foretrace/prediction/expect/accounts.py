@@ -121,7 +121,8 @@ def explain(case: Case) -> list[Account]:
     )
 
     if case.view.missing:
-        return [case.account("no_such_place", case.view.absent or "")]
+        instead = list(account_calls.instead(case)) if case.clause.quantity == "calls" else []
+        return [*instead, case.account("no_such_place", case.view.absent or "")]
     parts = ratio_of(case.clause.quantity)
     if parts is not None:
         part = _too_large(case, *parts)

@@ -203,11 +203,10 @@ class _Bench:
         view = self.subject.view(clause.scope, step)
         quantity = find(clause.quantity)
         gpu = quantity is not None and quantity.gpu
-        if view.missing and view.uncounted is None and clause.scope.op is not None and clause.quantity != "calls":
-            # That the operator never ran is known; nothing can be held of what it did.
-            why = distrusted(self.subject, gpu=gpu)
-            if why is None:
-                return _Judged(step, view, "broken", None, None)
+        never = view.missing and view.uncounted is None
+        if never and clause.quantity != "calls" and distrusted(self.subject, gpu=gpu) is None:
+            # That the place is nowhere in the trace is known, and then nothing can hold of what ran in it.
+            return _Judged(step, view, "broken", None, None)
         if clause.range is None:
             said = answer(self.subject, view, clause, self._other)
             return _Judged(step, view, said.state, said.observed, said.reason, answer=said)

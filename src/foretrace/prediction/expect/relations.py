@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
+from foretrace.analysis.context import stacks_recorded
 from foretrace.analysis.verdict import bound_of_kernels, verdict
 from foretrace.knowledge.expectations import unknown_because
 from foretrace.knowledge.kineto import Call
@@ -242,9 +243,8 @@ def _bound(subject: Subject, view: View, words: Sequence[str]) -> Answer:
     if subject.context is None:
         return Answer("unknown", None, unknown_because("no_trace"))
     report = subject.report
-    found = verdict(
-        subject.context, [view.step], view.kernels, report.health, report.trace.unprofiled, report.trace.has.stacks
-    )
+    stacks = stacks_recorded(subject.context.trace)
+    found = verdict(subject.context, [view.step], view.kernels, report.health, report.trace.unprofiled, stacks)
     return _bounded(subject, view.kernels, found, words)
 
 

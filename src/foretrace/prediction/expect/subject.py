@@ -23,8 +23,6 @@ from foretrace.trace.steps import select_steps
 
 __all__ = ["Subject", "View", "matches"]
 
-_LISTED = 6
-
 
 def matches(name: str | None, wanted: str) -> bool:
     """Whether a name is the wanted one, or fits it as a glob (capitals matter)."""
@@ -223,7 +221,7 @@ class Subject:
             # torch has written its own labels as annotations and as operators; ATen's operators are no labels.
             operator = (trace.kind[rows] == RowKind.OPERATOR).tolist()
             rows = rows[[not (is_op and "::" in trace.name(r)) for is_op, r in zip(operator, rows, strict=True)]]
-            steps = {span.row for span in trace.steps}
+            steps = {span.row for span in (*trace.steps, *trace.marks)}
             rows = rows[[row not in steps for row in rows.tolist()]]
         ordered: list[int] = rows[np.argsort(trace.start[rows], kind="stable")].tolist()
         return ordered

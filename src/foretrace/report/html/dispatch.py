@@ -12,6 +12,8 @@ from foretrace.report.work import short_names
 
 __all__ = ["chain"]
 
+# Lines that are printed at most: as many levels as fit.
+_PAPER = 100
 # Levels that are open when the page is; a tree that a screen holds is open down to its leaves.
 _OPEN_LEVELS, _SMALL = 3, 80
 
@@ -60,4 +62,27 @@ def chain(report: Report, events: Sequence[Sequence[int]]) -> Section:
         waiting += [(child, level + 1) for child in node.children[::-1]]
     if len(lines) <= _SMALL:
         lines = [replace(line, open=True) for line in lines]
-    return section("chain", "Dispatch chain", "chain.html.j2", needs=("chain",), lines=lines, open_levels=_OPEN_LEVELS)
+    printed, level = _printed(lines)
+    return section(
+        "chain",
+        "Dispatch chain",
+        "chain.html.j2",
+        needs=("chain",),
+        lines=lines,
+        open_levels=_OPEN_LEVELS,
+        paper=printed,
+        paper_level=level,
+    )
+
+
+def _printed(lines: Sequence[_Line]) -> tuple[set[int], int]:
+    """Which lines go on paper, and how many levels they are of: all of those levels, or where that is few, the first."""
+    levels = 0
+    chosen: list[int] = []
+    while True:
+        more = [line.at for line in lines if line.level <= levels]
+        if len(more) > _PAPER:
+            return (set(chosen), levels) if len(chosen) >= _PAPER // 2 else (set(more[:_PAPER]), levels + 1)
+        chosen, levels = more, levels + 1
+        if len(more) == len(lines):
+            return set(chosen), levels

@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from foretrace.model import words
+from foretrace.report.html.tables import PAPER_ROWS
 from foretrace.report.text import clean
 from foretrace.version import __version__
 
@@ -121,6 +122,7 @@ def _environment() -> Environment:
         finalize=_shown,
     )
     environment.globals["words"] = words
+    environment.globals["paper_rows"] = PAPER_ROWS
     return environment
 
 

@@ -12,12 +12,13 @@ from typing import Any, Literal
 from foretrace.model import words
 from foretrace.report.text import clean
 
-__all__ = ["PRINTED_ROWS", "Column", "Table", "times"]
+__all__ = ["PAPER_ROWS", "STATIC_ROWS", "Column", "Table", "times"]
 
 Form = Literal["text", "name", "count", "average", "number", "percent", "signed", "bytes", "flop", "mebibytes"]
 
-# Rows of a table that stand in the page itself: what is read without JavaScript, and what is printed.
-PRINTED_ROWS = 100
+# Rows of a table that stand in the page itself, for reading without JavaScript, and how many of them are printed: what
+# nobody reads on paper would bury what somebody does.
+STATIC_ROWS, PAPER_ROWS = 100, 30
 
 _WORDS: dict[Form, Callable[[Any], str]] = {
     "text": lambda value: words.UNKNOWN if value is None else str(value),
@@ -46,6 +47,7 @@ class Column:
         divisor: a value is divided by it before it is said.
         notes: one a row: what stands behind the value, or in its place where it is unknown.
         help: what the column means, in a sentence.
+        on_paper: whether it is printed; what is too wide for a sheet, and said shorter beside, is not.
     """
 
     key: str
@@ -56,6 +58,7 @@ class Column:
     divisor: float = 1.0
     notes: Sequence[str] | None = None
     help: str = ""
+    on_paper: bool = True
 
     @property
     def numeric(self) -> bool:
@@ -87,7 +90,7 @@ class Table:
     @property
     def printed(self) -> int:
         """Rows that stand in the page itself."""
-        return min(self.rows, PRINTED_ROWS)
+        return min(self.rows, STATIC_ROWS)
 
     def data(self) -> dict[str, Any]:
         """The table as the document of a data block."""

@@ -98,7 +98,7 @@ def groups(report: Report) -> Table:
             times("min", "min", [group.min_us for group in rows]),
             Column("bound", "bound", "text", [None if group.bound == "unknown" else group.bound for group in rows]),
             _of_peak(rows, marks, at=", at the median duration"),
-            Column("name", "full name", "name", [group.name for group in rows]),
+            Column("name", "full name", "name", [group.name for group in rows], on_paper=False),
         ],
         remarks=_peak_remark(marks),
     )
@@ -163,7 +163,7 @@ def elementwise(report: Report) -> Table:
             times("min", "min", [row.min_us for row in rows]),
             Column("gbps", "rate", "number", [row.gbps for row in rows], unit="GB/s", help="at the median"),
             _of_peak(rows, marks),
-            Column("name", "full name", "name", [row.kernel for row in rows]),
+            Column("name", "full name", "name", [row.kernel for row in rows], on_paper=False),
         ],
         remarks=[*remarks, *_peak_remark(marks)],
     )

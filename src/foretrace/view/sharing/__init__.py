@@ -10,7 +10,8 @@ from foretrace.errors import SharingError
 from foretrace.model.share import Shared
 from foretrace.view.sharing.copies import redacted
 from foretrace.view.sharing.hub import Hub, Remote, RemoteFile, Standing
-from foretrace.view.sharing.planning import Item, LeftOut, Plan, collect, tidy_prefix
+from foretrace.view.sharing.planning import Item, LeftOut, Plan, Unseen, collect, tidy_prefix
+from foretrace.view.sharing.surplus import Surplus, surplus
 
 __all__ = [
     "Hub",
@@ -22,7 +23,10 @@ __all__ = [
     "Shared",
     "SharingError",
     "Standing",
+    "Surplus",
+    "Unseen",
     "collect",
     "redacted",
+    "surplus",
     "tidy_prefix",
 ]

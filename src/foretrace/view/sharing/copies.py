@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from foretrace.errors import InputError
 from foretrace.knowledge.sharing import Category, Kind
+from foretrace.view.sharing.checking import difference
 from foretrace.view.sharing.planning import Item, Plan, renamed
 from foretrace.view.sharing.reading import UnreadableError, is_packed, opened_text, writing_text
 from foretrace.view.sharing.redaction import Redactor, names_of_this_machine
@@ -21,10 +22,14 @@ _JSON = (Kind.TRACE, Kind.DOCUMENT)
 
 @dataclass(frozen=True)
 class Redacted:
-    """The plan with the copies in it, and how many pieces of each category were replaced in all files together."""
+    """The plan with the copies in it, and how many pieces of each category were replaced in all files together.
+
+    ``doubtful``: names that are words of traces as well, taken out only where a path or a key says that they are names.
+    """
 
     plan: Plan
     counts: Counter[Category]
+    doubtful: list[str] = field(default_factory=list)
 
 
 def redacted(
@@ -38,7 +43,8 @@ def redacted(
     """Copy every item into ``folder`` without what the categories name, and return the plan of the copies.
 
     ``names``: users and hosts known beforehand, by default those of this machine. ``tell`` hears of each file.
-    Raises `InputError` for a file that cannot be redacted; nothing of it may then be uploaded.
+    Raises `InputError` for a file that cannot be redacted, and for a trace that would be explained otherwise
+    afterwards; nothing of it may then be uploaded.
     """
     _refuse_other_kinds(plan)
     users, hosts = names if names is not None else names_of_this_machine()
@@ -46,16 +52,51 @@ def redacted(
     if Category.USERS in redactor.categories:
         # A name that one file gives away may stand in any other.
         for item in plan.items:
-            redactor.learn(item.path)
+            redactor.learn(item.path.removeprefix(plan.prefix))
             _pass(item, None, redactor, tell)
     items = []
     for number, item in enumerate(plan.items):
         target = folder / f"{number}{''.join(Path(item.path).suffixes[-2:])}"
         _pass(item, target, redactor, tell)
+        _refuse_other_explanation(item, target, redactor, tell)
         items.append(replace(item, source=target, bytes=target.stat().st_size))
-    paths = [redactor.redact_name(item.path) for item in items]
+
+    def named(path: str) -> str:
+        # What stands before the names was typed by whoever shares, to be found there.
+        return plan.prefix + redactor.redact_name(path.removeprefix(plan.prefix))
+
+    paths = [named(item.path) for item in items]
     redactor.counts[Category.USERS] += sum(item.path != path for item, path in zip(items, paths, strict=True))
-    return Redacted(renamed(replace(plan, items=items), paths), +redactor.counts)
+    # A file that is left out today may be in the bucket under the name that redaction gave it.
+    unseen = [replace(place, path=named(place.path)) for place in plan.unseen if place.path.startswith(plan.prefix)]
+    plan = replace(
+        plan,
+        items=items,
+        local=plan.local | {named(path) for path in plan.local},
+        unseen=(*plan.unseen, *unseen),
+        renamed=Category.USERS in redactor.categories,
+    )
+    return Redacted(renamed(plan, paths), +redactor.counts, redactor.doubtful)
+
+
+def _refuse_other_explanation(item: Item, copy: Path, redactor: Redactor, tell: Callable[[str], None]) -> None:
+    if item.kind is not Kind.TRACE:
+        return
+    tell(f"comparing {item.path}")
+    counts = redactor.counts.copy()
+    changed = difference(
+        item.source,
+        copy,
+        lambda name: redactor.redact(name, paths_only=True),
+        without_frames=Category.STACKS in redactor.categories,
+    )
+    redactor.counts = counts
+    if changed is not None:
+        asked = ",".join(category for category in Category if category in redactor.categories)
+        raise InputError(
+            f"redaction would change {changed} in what foretrace says of {item.source}, and nothing was uploaded: "
+            f"leave the file out with --exclude, or take out less than --redact {asked}"
+        )
 
 
 def _refuse_other_kinds(plan: Plan) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from urllib.parse import quote, unquote
+
 from foretrace.errors import SharingError
 from foretrace.knowledge import sharing as facts
 
-__all__ = ["RateLimitedError", "explained", "no_token", "status_of"]
+__all__ = ["RateLimitedError", "explained", "no_token", "secrets_of", "status_of", "without_login"]
 
 _LOG_IN = "log in with `hf auth login`, or set HF_TOKEN to a token that may write (huggingface.co/settings/tokens)"
+
+_MASK = "***"
+_SHORTEST_SECRET = 4
 
 
 class RateLimitedError(Exception):
@@ -32,18 +38,44 @@ def no_token() -> SharingError:
     return SharingError(f"there is no token for the Hub; {_LOG_IN}")
 
 
-def explained(error: Exception, bucket: str, endpoint: str) -> SharingError:
-    """The error as one sentence about ``bucket``; it never holds what huggingface_hub put into its own message but
-    the server's own words, so that no token can be in it."""
-    return SharingError(_sentence(error, bucket, endpoint))
+def without_login(endpoint: str) -> str:
+    """The address without NAME:PASSWORD@, and without what follows a question mark."""
+    scheme, mark, rest = endpoint.partition("://")
+    if not mark:
+        scheme, rest = "", endpoint
+    rest = rest.partition("?")[0].partition("#")[0]
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}".rstrip("/")
 
 
-def _sentence(error: Exception, bucket: str, endpoint: str) -> str:
+def secrets_of(endpoint: str) -> frozenset[str]:
+    """The login in an address, whole and in its parts, as far as it is long enough to be one."""
+    login = (endpoint.partition("://")[2] or endpoint).rpartition("@")[0]
+    name, _, password = login.partition(":")
+    return frozenset(part for part in (login, password or name) if len(part) >= _SHORTEST_SECRET)
+
+
+def explained(error: Exception, bucket: str, endpoint: str, secrets: Collection[str] = ()) -> SharingError:
+    """The error as one sentence about ``bucket``, without any of the ``secrets``, nor what looks like one.
+
+    Of huggingface_hub's own message it holds nothing but the words of the server, which may say the token again.
+    """
+    return SharingError(_masked(_sentence(error, bucket, endpoint, secrets), secrets))
+
+
+def _masked(text: str, secrets: Collection[str]) -> str:
+    forms = {form for one in secrets for form in (one, quote(one, safe=""), unquote(one)) if form}
+    for secret in sorted(forms, key=len, reverse=True):
+        text = text.replace(secret, _MASK)
+    text = facts.URL_LOGIN.sub(f"{_MASK}@", text)
+    return facts.CREDENTIAL.sub(_MASK, text)
+
+
+def _sentence(error: Exception, bucket: str, endpoint: str, secrets: Collection[str]) -> str:
     kind = type(error).__name__
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
     status = status_of(error)
-    said = _words_of_server(error)
+    said = _words_of_server(error, secrets)
     if isinstance(error, RateLimitedError) or status == 429:
         wait = getattr(error, "seconds", None)
         told = f" and asks to wait {wait:.0f} s" if wait else ""
@@ -77,20 +109,22 @@ def _sentence(error: Exception, bucket: str, endpoint: str) -> str:
     if _is_timeout(error):
         return f"{endpoint} does not answer in time; check the network, then run the same command again"
     if _is_network(error):
-        return f"{endpoint} cannot be reached ({_reason(error)}); check the network, then run the same command again"
+        why = _reason(error, secrets)
+        return f"{endpoint} cannot be reached ({why}); check the network, then run the same command again"
     return f"{endpoint} does not answer as the Hub's buckets do ({kind}); check HF_ENDPOINT and update huggingface_hub"
 
 
-def _words_of_server(error: Exception) -> str:
+def _words_of_server(error: Exception, secrets: Collection[str]) -> str:
     """What the server says about its refusal, on one line; "" where it says nothing."""
     failures = getattr(error, "failures", None)
     if failures:
-        return " ".join(str(failures[0].get("error", "")).split())
+        return _masked(" ".join(str(failures[0].get("error", "")).split()), secrets)
     response = getattr(error, "response", None)
     said = getattr(error, "server_message", None)
     if not said and response is not None:
         said = response.headers.get("X-Error-Message")
-    return " ".join(str(said or "").split())[:300].rstrip(".")
+    # Masked before it is cut: a part of a token is one as well.
+    return _masked(" ".join(str(said or "").split()), secrets)[:300].rstrip(".")
 
 
 def _quoted(said: str) -> str:
@@ -107,8 +141,8 @@ def _is_network(error: BaseException) -> bool:
     )
 
 
-def _reason(error: BaseException) -> str:
-    text = " ".join(str(error).split())
+def _reason(error: BaseException, secrets: Collection[str]) -> str:
+    text = _masked(" ".join(str(error).split()), secrets)
     # hf_xet puts the whole address into its message, which says nothing that is not said already.
     return (
         text.partition(" for url")[0].removeprefix("Network error: ").removeprefix("Request middleware error: ")[:160]

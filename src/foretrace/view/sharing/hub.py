@@ -18,8 +18,8 @@ from urllib.parse import quote
 
 from foretrace.errors import InputError, MissingExtraError, SharingError
 from foretrace.knowledge import sharing as facts
-from foretrace.view.sharing.failures import RateLimitedError, explained, no_token, status_of
-from foretrace.view.sharing.planning import Item
+from foretrace.view.sharing.failures import RateLimitedError, explained, no_token, secrets_of, status_of, without_login
+from foretrace.view.sharing.planning import Item, refuse_unsendable
 
 __all__ = ["Hub", "Remote", "RemoteFile", "Standing"]
 
@@ -84,7 +84,9 @@ class Hub:
                 "pip install -U 'foretrace[share]'"
             )
         self.api = HfApi(endpoint=endpoint)
-        self.endpoint: str = self.api.endpoint
+        # Links and sentences are for others to read: a login in the address is for the connection alone.
+        self.endpoint: str = without_login(self.api.endpoint)
+        self._secrets = secrets_of(self.api.endpoint)
         self.bucket = bucket
         self._tell = tell
         self._waited = 0.0
@@ -105,6 +107,7 @@ class Hub:
         token = self._ask(get_token)
         if token is None:
             raise no_token()
+        self._secrets = self._secrets | {token}
         if not token.isascii() or not token.isprintable() or " " in token:
             # It could not be sent, and the client's message about that would hold it.
             raise SharingError("the token holds characters that no token has; set HF_TOKEN, or log in, again")
@@ -125,6 +128,7 @@ class Hub:
     def compare(self, items: Sequence[Item], remote: Remote) -> Standing:
         """Sort the items by what the bucket has under their names; contents are compared by the store's own hash."""
         there = [item for item in items if item.path in remote.files]
+        refuse_unsendable(there)
         alike = [item for item in there if remote.files[item.path].bytes == item.bytes]
         hashes = dict(zip((item.path for item in alike), _hashes(alike), strict=True))
         same = [item for item in alike if hashes[item.path] == remote.files[item.path].hash]
@@ -144,8 +148,9 @@ class Hub:
     def upload(self, items: Sequence[Item], moved: Callable[[int, int], None] | None = None) -> None:
         """Upload in small batches; what is up after each is in ``uploaded``, also when a later one fails.
 
-        ``moved`` is called with files done and files in all.
+        ``moved`` is called with files done and files in all. Raises `InputError` for a place that cannot be named.
         """
+        refuse_unsendable(items)
         for batch in _batches(items):
             if moved:
                 moved(len(self.uploaded), len(items))
@@ -182,7 +187,7 @@ class Hub:
             except (RateLimitedError, OSError, RuntimeError, ValueError, KeyError, TypeError, _http_errors()) as error:
                 wait = self._wait_for(error)
                 if wait is None:
-                    raise explained(error, self.bucket, self.endpoint) from error
+                    raise explained(error, self.bucket, self.endpoint, self._secrets) from error
                 self._tell(f"the Hub asks to wait {wait:.0f} s")
                 time.sleep(wait)
                 self._waited += wait

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -13,7 +15,7 @@ from foretrace.knowledge.formats import PAGES, FileKind
 from foretrace.knowledge.sharing import FOLDERS_LEFT_OUT, Kind
 from foretrace.trace.kinds import look, plain_ending
 
-__all__ = ["Item", "LeftOut", "Plan", "collect", "tidy_prefix"]
+__all__ = ["Item", "LeftOut", "Plan", "Unseen", "collect", "tidy_prefix"]
 
 _KINDS = {
     FileKind.TRACE: Kind.TRACE,
@@ -48,13 +50,32 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class Unseen:
+    """A path that may hold files nobody looked at: ``path`` as it would be in the bucket, "" for everything there.
+
+    ``odd``: its name is not valid UTF-8, so that its path in a bucket cannot be told.
+    """
+
+    path: str
+    reason: str
+    odd: bool = False
+
+
+@dataclass(frozen=True)
 class Plan:
-    """What of a folder would be uploaded. ``local``: every path that the folder could fill, left out or not."""
+    """What of a folder would be uploaded.
+
+    ``local``: every path that the folder could fill, left out or not. ``unseen``: where more may be that was not
+    looked at. ``renamed``: the paths are those of redacted copies.
+    """
 
     folder: Path
     items: list[Item]
     left_out: list[LeftOut] = field(default_factory=list)
     local: frozenset[str] = frozenset()
+    unseen: tuple[Unseen, ...] = ()
+    prefix: str = ""
+    renamed: bool = False
 
     @property
     def bytes(self) -> int:
@@ -86,20 +107,61 @@ def collect(
     items: list[Item] = []
     left: list[LeftOut] = []
     local: set[str] = set()
-    for path in _files(root, left):
+    unseen: list[Unseen] = []
+
+    def not_seen(name: str, reason: str, *, listed: str | None = None) -> None:
+        odd = not _is_text(name)
+        left.append(LeftOut(_shown(name if listed is None else listed), reason))
+        unseen.append(Unseen(prefix + name if name else prefix.rstrip("/"), reason, odd))
+
+    for path in _files(root, not_seen):
         name = path.relative_to(root).as_posix()
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            left.append(LeftOut(name.encode("utf-8", "replace").decode(), "its name is not valid UTF-8"))
+        if not _is_text(name):
+            not_seen(name, "its name is not valid UTF-8")
             continue
         local.add(prefix + name)
-        kind, reason = _decided(path, name, root, include, exclude, snapshots)
-        if kind is None:
+        try:
+            kind, reason = _decided(path, name, root, include, exclude, snapshots)
+            size = path.stat().st_size if kind is not None else 0
+            plain = path.is_file()
+        except (OSError, RuntimeError) as error:  # links in a circle are a RuntimeError until Python 3.13
+            kind, reason, size, plain = None, _unreadable(error), 0, False
+        if kind is not None:
+            items.append(Item(path, prefix + name, size, kind))
+        elif plain:
             left.append(LeftOut(name, reason))
-        else:
-            items.append(Item(path, prefix + name, path.stat().st_size, kind))
-    return Plan(root, items, left, frozenset(local))
+        else:  # as a link that leads nowhere today, it may have been a folder
+            not_seen(name, reason)
+    return Plan(root, items, left, frozenset(local), tuple(unseen), prefix)
+
+
+def refuse_unsendable(items: Sequence[Item]) -> None:
+    """Raise `InputError` where a file lies in a place whose name is no text: the Hub's library could not open it."""
+    for item in items:
+        if not _is_text(str(item.source.absolute())):
+            place = _shown(str(item.source.absolute().parent))
+            raise InputError(
+                f"{place}: the name of this folder is not valid UTF-8, and files in it cannot be uploaded; rename it, "
+                "or share a link to it that has a plain name"
+            )
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(name: str) -> str:
+    return name.encode("utf-8", "replace").decode()
+
+
+def _unreadable(error: OSError | RuntimeError) -> str:
+    if isinstance(error, RuntimeError) or error.errno == errno.ELOOP:
+        return "a link that leads in a circle"
+    return f"it cannot be read: {error.strerror or type(error).__name__}"
 
 
 def tidy_prefix(prefix: str) -> str:
@@ -127,19 +189,19 @@ def renamed(plan: Plan, paths: Sequence[str]) -> Plan:
     return replace(plan, items=items)
 
 
-def _files(root: Path, left: list[LeftOut]) -> Iterator[Path]:
+def _files(root: Path, not_seen: Callable[..., None]) -> Iterator[Path]:
     def failed(error: OSError) -> None:
-        name = Path(error.filename).relative_to(root).as_posix() if error.filename else "?"
-        left.append(LeftOut(name, f"it cannot be read: {error.strerror}"))
+        name = Path(error.filename).relative_to(root).as_posix() if error.filename else "."
+        # The folder itself: nothing is known of what it holds.
+        not_seen("" if name == "." else name, _unreadable(error), listed=name)
 
     for place, folders, files in os.walk(root, onerror=failed):
         here = Path(place)
         skipped = sorted(n for n in folders if n.startswith(".") or n in FOLDERS_LEFT_OUT)
         linked = sorted(n for n in folders if n not in skipped and (here / n).is_symlink())
-        left.extend(
-            LeftOut((here / n).relative_to(root).as_posix() + "/", "a hidden folder or a cache") for n in skipped
-        )
-        left.extend(LeftOut((here / n).relative_to(root).as_posix() + "/", "a link to a folder") for n in linked)
+        for names, reason in ((skipped, "a hidden folder or a cache"), (linked, "a link to a folder")):
+            for name in ((here / n).relative_to(root).as_posix() for n in names):
+                not_seen(name, reason, listed=f"{name}/")
         folders[:] = sorted(set(folders) - set(skipped) - set(linked))
         yield from (here / name for name in sorted(files))
 
@@ -152,8 +214,11 @@ def _decided(
         return None, "excluded"
     if include and not _matches(name, include):
         return None, "not among --include"
-    if path.is_symlink() and not path.resolve().is_relative_to(root.resolve()):
-        return None, "a link out of the folder"
+    if path.is_symlink():
+        with suppress(FileNotFoundError):
+            path.stat()  # raises where links lead in a circle
+        if not path.resolve().is_relative_to(root.resolve()):
+            return None, "a link out of the folder"
     if not path.is_file():
         return None, "no regular file"
     if path.name.startswith(".") and not include:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TextIO
 
-from foretrace.knowledge.kineto import RowKind, row_kind
-from foretrace.knowledge.sharing import PLACEHOLDERS, Category
+from foretrace.knowledge.kineto import GPU_WORK, RowKind, module_name, row_kind
+from foretrace.knowledge.sharing import KEPT_VALUES, OPERATOR_NAME, PLACEHOLDERS, Category
 from foretrace.trace.stream import LARGEST_EVENT, PIECE
 from foretrace.view.sharing.reading import UnreadableError
 from foretrace.view.sharing.redaction import TELLING_KEYS, Redactor
+from foretrace.view.sharing.trade import known_keys
 
 __all__ = ["learn_json", "rewrite_json", "rewrite_lines"]
 
@@ -38,6 +39,11 @@ _WITHIN_LIST = ["{", "["]
 # What a row must keep to be that row: its phase and its category.
 _ROW_KEYS = frozenset({"ph", "cat"})
 
+# Where the name of a row stands in its event.
+_ROW_NAME = ("", "name")
+# Rows that torch and the driver name, as far as their names are those of functions.
+_NAMED_BY_TORCH = (RowKind.OPERATOR, RowKind.CALL, RowKind.OVERHEAD, RowKind.SYNC, RowKind.MEMORY)
+
 Transform = Callable[[str, tuple[str, ...]], str]
 
 
@@ -53,10 +59,11 @@ def rewrite_json(source: TextIO, target: TextIO, redactor: Redactor) -> None:
     for kind, text in _parts(source):
         if kind == "event":
             if redactor.is_suspect(text):
-                if stacks and _is_python_row(text):
+                kinds = _row_kinds(text)
+                if stacks and RowKind.PYTHON in kinds:
                     redactor.counts[Category.STACKS] += 1
                     text = _blanked(text)
-                text = _rewritten(text, redactor, redactor.redact, [])
+                text = _rewritten(text, redactor, _keeping_work(redactor, kinds), [])
             target.write(text if first else f",\n  {text}")
             first = False
             continue
@@ -64,7 +71,20 @@ def rewrite_json(source: TextIO, target: TextIO, redactor: Redactor) -> None:
             raise UnreadableError("it holds rows of Python outside its list of events")
         _refuse_other_text(text)
         # The head leaves the list open, the tail closes it.
-        target.write(_rewritten(text, redactor, redactor.redact, _WITHIN_LIST if kind == "tail" else []))
+        target.write(_rewritten(text, redactor, _keeping_work(redactor, []), _WITHIN_LIST if kind == "tail" else []))
+
+
+def _keeping_work(redactor: Redactor, kinds: Sequence[RowKind]) -> Transform:
+    """What redacts the strings of an event whose categories are of these kinds, but not the names of its work."""
+    gpu = bool(kinds) and all(kind in GPU_WORK for kind in kinds)
+    torch = bool(kinds) and all(kind in _NAMED_BY_TORCH for kind in kinds)
+
+    def kept(text: str, keys: tuple[str, ...]) -> str:
+        work = keys == _ROW_NAME and (gpu or (torch and OPERATOR_NAME.fullmatch(text) is not None))
+        nearest = next(filter(None, reversed(keys)), "")  # lists have no keys of their own
+        return redactor.redact(text, keys, paths_only=work or nearest in KEPT_VALUES)
+
+    return kept
 
 
 def learn_json(source: TextIO, redactor: Redactor) -> None:
@@ -179,10 +199,10 @@ def _element_end(text: str, at: int) -> int | None:
 
 
 def _rewritten(text: str, redactor: Redactor, transform: Transform, stack: list[str]) -> str:
-    """The text with every string, keys as well, transformed. ``stack``: the containers it begins in."""
+    """The text with every string transformed, keys as well that no reader knows. ``stack``: where it begins in."""
     out: list[str] = []
     keys: list[str] = [""] * (len(stack) + 1)
-    last = 0
+    last, known = 0, known_keys()
     for token in _STRUCTURE.finditer(text):
         string, colon, mark = token.group("string", "colon", "mark")
         if mark in ("{", "["):
@@ -192,16 +212,16 @@ def _rewritten(text: str, redactor: Redactor, transform: Transform, stack: list[
                 keys.pop()
         else:
             if colon:
-                keys[-1] = ""
+                keys[-1] = ""  # a key stands under those around it, not under the one before
             if not (redactor.is_clean(string) and TELLING_KEYS.isdisjoint(keys)):
                 said = _decoded(string)
-                new = transform(said, tuple(keys))
+                new = said if colon and said in known else transform(said, tuple(keys))
                 if new != said:
                     out.append(text[last : token.start()])
                     out.append(json.dumps(new))
                     last = token.end("string")
-                if colon:
-                    keys[-1] = said.lower()
+            if colon:
+                keys[-1] = _decoded(string).lower()
     out.append(text[last:])
     return "".join(out)
 
@@ -214,12 +234,6 @@ def _refuse_other_text(text: str) -> None:
             raise UnreadableError("it is not valid JSON")
 
 
-def _is_key(text: str, end: int) -> bool:
-    while end < len(text) and text[end].isspace():
-        end += 1
-    return text[end : end + 1] == ":"
-
-
 def _decoded(string: str) -> str:
     """What a JSON string says; one with an escape that JSON does not have keeps it as it is."""
     if "\\" not in string:
@@ -230,20 +244,20 @@ def _decoded(string: str) -> str:
         return string[1:-1]
 
 
-def _is_python_row(event: str) -> bool:
+def _row_kinds(event: str) -> list[RowKind]:
+    """What kind of row an event is: one kind for each category it names, and no more than one where it is sound."""
     depth, key = 0, ""
-    for token in _TOKEN.finditer(event):
-        mark, string = token["mark"], token["string"]
-        if mark in ("{", "["):
-            depth += 1
-        elif mark in ("}", "]"):
-            depth -= 1
-        elif string is not None and depth == 1:
-            if _is_key(event, token.end()):
+    kinds = []
+    for token in _STRUCTURE.finditer(event):
+        string, colon, mark = token.group("string", "colon", "mark")
+        if mark:
+            depth += 1 if mark in "{[" else -1
+        elif depth == 1:
+            if colon:
                 key = _decoded(string)
             elif key == "cat":
-                return row_kind(_decoded(string)) is RowKind.PYTHON
-    return False
+                kinds.append(row_kind(_decoded(string)))
+    return kinds
 
 
 def _blanked(event: str) -> str:
@@ -258,7 +272,9 @@ def _blanked(event: str) -> str:
         elif colon:
             key = _decoded(string) if depth == 1 else ""
         elif key not in _ROW_KEYS:
-            out += [event[last : token.start()], blank]
+            # A row of a module stays one: readers tell by that whether whole stacks were recorded.
+            module = key == "name" and depth == 1 and module_name(_decoded(string))
+            out += [event[last : token.start()], json.dumps(f"nn.Module: {PLACEHOLDERS['frame']}") if module else blank]
             last = token.end()
     return "".join([*out, event[last:]])
 

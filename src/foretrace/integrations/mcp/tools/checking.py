@@ -48,6 +48,7 @@ class OutcomeRow(Answer):
     observed: str | None
     unit: str | None
     reason: str | None = Field(description="why it is unknown")
+    note: str | None = Field(description="what to know of one that held: the place is nowhere in the trace")
     broken_steps: list[str]
     accounts: list[AccountRow]
     accounts_left_out: int
@@ -164,6 +165,7 @@ def _row(one: Outcome, names: Mapping[str, str]) -> OutcomeRow:
         observed=None if one.observed is None else short(one.observed, 300),
         unit=one.unit,
         reason=None if one.reason is None else short(one.reason, 400),
+        note=None if one.note is None else short(one.note, 400),
         broken_steps=first([step.label for step in one.steps if step.state == "broken"], _STEPS),
         accounts=[_account(account, names) for account in one.accounts[:_ACCOUNTS]],
         accounts_left_out=max(0, len(one.accounts) - _ACCOUNTS),

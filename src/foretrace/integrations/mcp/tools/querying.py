@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import Field
 
@@ -13,15 +13,26 @@ from foretrace.integrations.mcp.answers import Answer, name_of, short
 from foretrace.integrations.mcp.arguments import TracePath
 from foretrace.integrations.mcp.library import Library
 from foretrace.integrations.mcp.paging import Limit
-from foretrace.knowledge.agents import ANSWER_BYTES, LARGEST_ANSWER_BYTES, MOST_PAGE, MOST_QUERY_ROWS
+from foretrace.knowledge.agents import (
+    ANSWER_BYTES,
+    LARGEST_ANSWER_BYTES,
+    MOST_PAGE,
+    MOST_QUERY_ROWS,
+    WHOLE_ANSWER_BYTES,
+)
 from foretrace.knowledge.tables import TABLES, Table, table_named
 from foretrace.model.words import listed
 from foretrace.report.text import clean
 
 __all__ = ["QueryAnswer", "query"]
 
+# Characters of a text in a row; where not even one row fits otherwise, fewer.
 _CELL = 300
+_CELLS = (_CELL, 100, 40, 20, 8, 0)
+# Bytes of an answer that are neither columns nor rows, besides the path.
+_AROUND = 250
 Cell = int | float | str | bool | None
+Item = TypeVar("Item", "ColumnFacts", "list[Cell]")
 
 
 class ColumnFacts(Answer):
@@ -46,6 +57,9 @@ class QueryAnswer(Answer):
     path: str
     tables: list[TableFacts]
     columns: list[ColumnFacts]
+    columns_left_out: int = Field(
+        default=0, description="columns at the end of the result that do not fit: name those you need, or give a limit"
+    )
     rows: list[list[Cell]] = Field(description="values in the order of columns; null is not known")
     offset: int
     more: bool
@@ -85,13 +99,21 @@ def query(
 
     # One row more than is shown tells whether there is one.
     result = result_of(opened.tables().ask(sql, limit=offset + most + 1))
-    values = [[_cell(value) for value in row] for row in result.rows[offset:]]
-    rows = _fitting(values[:most], ANSWER_BYTES if limit is None else LARGEST_ANSWER_BYTES)
-    more = len(values) > len(rows)
+    most_rows, whole = (
+        (ANSWER_BYTES, WHOLE_ANSWER_BYTES) if limit is None else (LARGEST_ANSWER_BYTES, LARGEST_ANSWER_BYTES)
+    )
+    room = whole - _AROUND - _size(opened.name)
+    heads = [ColumnFacts(name=name_of(one.name), type=one.type, unit=one.unit) for one in result.columns]
+    columns = _fitting(heads, room // 2)
+    room -= sum(map(_size, columns))
+    found = [row[: len(columns)] for row in result.rows[offset:]]
+    rows = _fitting([_row(row, room) for row in found[:most]], min(most_rows, room))
+    more = len(found) > len(rows)
     return QueryAnswer(
         path=opened.name,
         tables=[],
-        columns=[ColumnFacts(name=name_of(one.name), type=one.type, unit=one.unit) for one in result.columns],
+        columns=columns,
+        columns_left_out=len(heads) - len(columns),
         rows=rows,
         offset=offset,
         more=more,
@@ -118,20 +140,37 @@ def _table(name: str) -> Table:
     return table
 
 
-def _fitting(rows: Sequence[list[Cell]], budget: int) -> list[list[Cell]]:
-    kept: list[list[Cell]] = []
+def _fitting(items: Sequence[Item], room: int) -> list[Item]:
+    """The first items that fit, and always one."""
+    kept: list[Item] = []
     used = 0
-    for row in rows:
-        used += len(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace")) + 1
-        if kept and used > budget:
+    for item in items:
+        used += _size(item)
+        if kept and used > room:
             break
-        kept.append(row)
+        kept.append(item)
     return kept
 
 
-def _cell(value: Any) -> Cell:
+def _size(value: ColumnFacts | list[Cell] | str) -> int:
+    """Bytes of a part of an answer, with the comma behind it."""
+    plain = value.model_dump() if isinstance(value, ColumnFacts) else value
+    text = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    return len(text.encode("utf-8", "replace")) + 1
+
+
+def _row(values: Sequence[Any], room: int) -> list[Cell]:
+    """The cells of a row, its texts as short as it takes to fit."""
+    row: list[Cell] = []
+    for most in _CELLS:
+        row = [_cell(value, most) for value in values]
+        if _size(row) <= room:
+            break
+    return row
+
+
+def _cell(value: Any, most: int) -> Cell:
     if value is None or isinstance(value, bool | int | float):
         return value
-    if isinstance(value, str):
-        return short(value, _CELL)
-    return short(json.dumps(value, ensure_ascii=False, default=str), _CELL)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return short(text, most) if most else "…"

@@ -82,7 +82,7 @@
       if (!width) return;
       const drawn = [PLANE, STRIP].filter((where) => this.rows[where].length);
       const height = drawn.reduce((sum, where) => sum + TALL[where], 0);
-      this.svg.attr('width', width).attr('height', height).selectAll('*').remove();
+      this.svg.attr('width', width).attr('height', height).attr('viewBox', `0 0 ${width} ${height}`).selectAll('*').remove();
       const ratio = window.devicePixelRatio || 1;
       Object.assign(this.canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
       Object.assign(this.canvas.style, { width: `${width}px`, height: `${height}px` });

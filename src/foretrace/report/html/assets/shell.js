@@ -80,7 +80,7 @@
   function onPaper() {
     const closed = [];
     window.addEventListener('beforeprint', () => {
-      for (const one of document.querySelectorAll('details:not([open])')) {
+      for (const one of document.querySelectorAll('details:not([open], .evidence details)')) {
         one.open = true;
         closed.push(one);
       }
