@@ -5,12 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foretrace.model.report import Report, Step
-from foretrace.model.words import UNKNOWN, number, percent, scale_of_times
+from foretrace.model.words import UNKNOWN, listed, number, percent, scale_of_times
 from foretrace.report import clock
 from foretrace.report.html.page import Section, section
 from foretrace.report.html.tables import Column, Table, times
 
 __all__ = ["idle", "steps"]
+
+
+# What is counted in a step, by what its column says.
+_COUNTS = (
+    ("kernels", "kernels"),
+    ("memcpys", "memcpys"),
+    ("memsets", "memsets"),
+    ("launches", "launches"),
+    ("kernel launches", "kernel_launches"),
+    ("occupancy queries", "occupancy_queries"),
+    ("syncs", "synchronizations"),
+)
 
 
 @dataclass(frozen=True)
@@ -35,7 +47,9 @@ def steps(report: Report) -> Section:
     divisor, unit = clock.step_scale(report.steps)
     longest = max((step.period_us for step in report.steps), default=0.0)
     middle = clock.middle_step(report.steps)
-    said = [clock.phase_line(middle), clock.outside_line(report)]
+    counts = [(title, key) for title, key in _COUNTS if any(getattr(step, key) for step in report.steps)]
+    none = [title for title, key in _COUNTS if report.steps and all(getattr(step, key) == 0 for step in report.steps)]
+    said = [f"In no step: {listed(none)}." if none else "", clock.phase_line(middle), clock.outside_line(report)]
     if len(report.steps) == 1:
         said.insert(0, clock.idle_line(middle))
     return section(
@@ -44,6 +58,7 @@ def steps(report: Report) -> Section:
         "steps.html.j2",
         count=str(len(report.steps)),
         rows=[_row(step, longest, divisor) for step in report.steps],
+        counts=counts,
         unit=unit,
         time=lambda value: UNKNOWN if value is None else number(value / divisor),
         said=[each for each in said if each],

@@ -79,6 +79,19 @@
     return { text: `${size}px ${style.getPropertyValue('--sans')}`, name: `${size * 0.9}px ${style.getPropertyValue('--mono')}` };
   }
 
+  /**
+   * The field above a column. Keys stay in it: Tabulator takes the character codes of ! " # $ for keys that scroll. What
+   * is pasted or dropped into it counts as well as what is typed.
+   */
+  function filterField(cell, onRendered, success, cancel, { title }) {
+    const field = Object.assign(document.createElement('input'), { type: 'search', spellcheck: false });
+    field.setAttribute('aria-label', `filter ${title}`);
+    field.style.width = '100%';
+    for (const kind of ['keydown', 'keypress', 'keyup']) field.addEventListener(kind, (event) => event.stopPropagation());
+    field.addEventListener('input', () => success(field.value));
+    return field;
+  }
+
   function columnOf(column, fonts, context) {
     const numeric = isNumeric(column);
     return {
@@ -91,8 +104,8 @@
       sorter: (a, b, rowA, rowB, _, direction) => order(column, rowA.getData().id, rowB.getData().id, direction),
       headerSortStartingDir: numeric ? 'desc' : 'asc',
       headerSortTristate: true,
-      headerFilter: 'input',
-      headerFilterParams: { elementAttributes: { 'aria-label': `filter ${column.title}`, spellcheck: 'false' } },
+      headerFilter: filterField,
+      headerFilterParams: { title: column.title },
       headerFilterFunc: (asked, _, data) => foretrace.passes(asked, shownNumber(column, data.id), said(column, data.id)),
       width: widthOf(column, fonts, context),
       minWidth: (foretrace.cells[column.key] || {}).width || 50,
