@@ -58,13 +58,17 @@ ENDED, CUT = "ProfilerStep#4 holds no work (the loop ended before it)", "Profile
     [
         (None, ENDED),
         ({"drop": ("stacks",)}, ENDED),
-        ({"steps": [0, 1]}, CUT),
+        ({"steps": [0, 1]}, None),  # the step behind them is a mark, and no step of the trace
         ({"span": (0, 2_500_000)}, CUT),
     ],
     ids=["as recorded", "only stacks left out", "cut to steps", "cut to a range"],
 )
-def test_a_step_without_work_marks_a_cut_only_where_there_was_one(path: Path, options: dict[str, object], said: str):
+def test_a_step_without_work_marks_a_cut_only_where_there_was_one(
+    path: Path, options: dict[str, object], said: str | None
+):
     if options is not None:
         path = slim(path, path.with_name("s.json"), **options).path
     warnings = explain(path).trace.warnings
-    assert [one for one in warnings if "ProfilerStep#4" in one] == [f"{said}: per-step numbers leave it out"]
+    assert [one for one in warnings if "ProfilerStep#4" in one] == (
+        [] if said is None else [f"{said}: per-step numbers leave it out"]
+    )

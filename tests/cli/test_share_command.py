@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, unquote
 import pytest
 
 from foretrace.cli import main
+from foretrace.errors import InputError
 from foretrace.knowledge import sharing as facts
 from view.sharing.fake_hub import TOKEN, USER, Bucket, FakeHub, environment_of, hub
 
@@ -163,6 +164,91 @@ def test_delete_lists_and_deletes_only_what_the_folder_has_not(
     assert "notes.txt" in files(hub)  # it is in the folder, only not shared
     assert "theirs.json" not in files(hub)
     assert "  theirs.json" in capsys.readouterr().out.splitlines()
+
+
+def test_delete_spares_what_it_cannot_know(
+    hub: FakeHub, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    hub.buckets["ada/b"] = Bucket(private=False)
+    there = ("linked/t.json.gz", "venv/v.json.gz", ".h/h.json.gz", "theirs.json")
+    for path in there:
+        hub.put("ada/b", path, b"x", tmp_path)
+    for place in ("elsewhere", "run/venv", "run/.h"):
+        (tmp_path / place).mkdir()
+    (folder / "linked").symlink_to(tmp_path / "elsewhere")
+
+    assert share(folder, "--delete") == 0
+
+    assert set(there) & set(files(hub)) == set(there) - {"theirs.json"}
+    out = capsys.readouterr().out
+    assert (
+        "SPARED  2 files of ada/b: they are below a folder that was not looked into (a hidden folder or a cache)" in out
+    )
+    assert "SPARED  1 file of ada/b: they are below a folder that was not looked into (a link to a folder)" in out
+
+
+def test_a_circle_of_links_is_no_defect(hub: FakeHub, folder: Path, capsys: pytest.CaptureFixture[str]):
+    (folder / "loop.json").symlink_to(folder / "loop.json")
+
+    assert share(folder) == 0
+
+    assert "loop.json: a link that leads in a circle" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of other systems are always text")
+@pytest.mark.parametrize("there", [False, True])
+def test_a_folder_whose_name_is_no_text_is_one_right_sentence(
+    there: bool, hub: FakeHub, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    if there:
+        hub.buckets["ada/b"] = Bucket(private=False)
+        hub.put("ada/b", TABLE, (folder / TABLE).read_bytes(), tmp_path)
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/odd\xff"))
+    folder.rename(odd)
+
+    assert share(odd) == 2
+
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "the name of this folder is not valid UTF-8" in line
+    assert hub.asked("xet-write-token") == []
+
+    (tmp_path / "plain").symlink_to(odd)
+    assert share(tmp_path / "plain") == 0  # what the sentence says to do
+    assert share(odd, "--redact", "all", "--prefix", "copies") == 0  # copies lie elsewhere
+
+
+def test_names_that_are_words_are_spoken_of(hub: FakeHub, folder: Path, capsys: pytest.CaptureFixture[str]):
+    (folder / "more.json").write_text(json.dumps(TRACE | {"traceName": "/home/hopper/x.json"}))
+
+    assert share(folder, "--redact", "users") == 0
+
+    (note,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("NOTE")]
+    assert "words of traces as well" in note
+    assert "hopper" in note
+
+
+@pytest.mark.parametrize("how", ["fails", "interrupted"])
+def test_copies_are_gone_afterwards(
+    how: str, hub: FakeHub, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    seen: list[Path] = []
+
+    def stop(*_: object) -> None:
+        seen.extend(tmp_path.glob("foretrace-share-*"))
+        raise SystemExit(143) if how == "interrupted" else InputError("no")
+
+    monkeypatch.setattr("foretrace.view.sharing.Hub.compare", stop)
+    hub.buckets["ada/b"] = Bucket(private=False)
+
+    if how == "interrupted":
+        with pytest.raises(SystemExit):
+            share(folder, "--redact", "all")
+    else:
+        assert share(folder, "--redact", "all") == 2
+
+    assert len(seen) == 1
+    assert list(tmp_path.glob("foretrace-share-*")) == []
 
 
 def test_deleting_is_asked_for_by_itself(

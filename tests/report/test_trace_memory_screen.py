@@ -90,7 +90,8 @@ def test_the_first_screen_says_the_peak_of_a_real_trace() -> None:
     assert said(llama()) == [
         "MEMORY  peak 5794 MiB of 6410 MiB reserved, at aten::_log_softmax_backward_data (--section memory)"
     ]
-    assert len(render(llama()).splitlines()) <= 40
+    # One line of them says that the source lines which were asked for are not in the file.
+    assert len(render(llama()).splitlines()) <= 41
     assert "MEMORY  peak" in render(llama(), View(brief=True))  # what `foretrace run` shows
 
 

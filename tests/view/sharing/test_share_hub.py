@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -163,6 +164,58 @@ def test_what_goes_wrong_is_one_sentence_and_never_the_token(
     assert TOKEN not in str(caught.value)
     assert "\n" not in str(caught.value)
     assert bucket.uploaded == []
+
+
+@pytest.mark.parametrize("part", ["/batch", "xet-write-token"])
+@pytest.mark.parametrize("status", [401, 403, 409, 418, 507])
+@pytest.mark.parametrize(
+    "said", ["no rights for {token}", f"{'long ' * 57}{{token}} is cut", "hf_someoneElses0123456789 is not {token}"]
+)
+def test_a_token_that_the_server_says_again_is_not_shown(
+    said: str, status: int, part: str, hub: FakeHub, bucket: Hub, tmp_path: Path
+):
+    bucket.create(private=False)
+    hub.fail(part, status, said.format(token=TOKEN))
+
+    with pytest.raises(SharingError) as caught:
+        bucket.upload([item(tmp_path, "t.json", f"{part}{status}{said}".encode())])
+
+    assert TOKEN[:6] not in str(caught.value)
+    assert "someoneElses" not in str(caught.value)
+
+
+def test_a_token_of_no_known_form_is_not_shown_either(hub: FakeHub, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HF_TOKEN", "ownHubsToken/42")
+    hub.fail("/api/", 403, "ownHubsToken/42 (ownHubsToken%2F42) may not")
+
+    with Hub("ada/b") as bucket, pytest.raises(SharingError, match=r"\(it says: \*\*\* \(\*\*\*\) may not\)"):
+        bucket.look()
+
+
+@pytest.mark.parametrize(
+    "login", ["ada:hunter2pw", "hunter2pw", "ada:p@hunter2pw", "ada:hunter2pw%2F", "a:hunter2pw/x"], ids=range(5)
+)
+@pytest.mark.parametrize("scheme", ["http://", "https://", ""])
+def test_a_login_in_the_address_is_nowhere_to_be_read(login: str, scheme: str, hub: FakeHub):
+    with Hub("ada/b", endpoint=f"{scheme}{login}@127.0.0.1:9") as bucket:
+        with pytest.raises(SharingError) as caught:
+            bucket.look()
+        said = f"{caught.value} {bucket.page} {bucket.url('t.json')} {bucket.endpoint}"
+
+    assert "hunter2pw" not in said
+    assert "127.0.0.1:9" in str(caught.value)
+
+
+def test_a_place_that_cannot_be_named_is_told_before_anything_is_sent(hub: FakeHub, bucket: Hub, tmp_path: Path):
+    bucket.create(private=False)
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/odd\xff"))
+    odd.mkdir()
+    hub.requests.clear()
+
+    with pytest.raises(InputError, match=r"odd\?: the name of this folder is not valid UTF-8.*rename it"):
+        bucket.upload([item(odd, "t.json")])
+
+    assert hub.requests == []
 
 
 def test_files_that_the_hub_refuses_one_by_one_do_not_hide_the_others(hub: FakeHub, bucket: Hub, tmp_path: Path):

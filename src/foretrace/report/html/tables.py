@@ -65,6 +65,11 @@ class Column:
         """Whether it is set flush right and filtered as numbers."""
         return self.form not in ("text", "name")
 
+    @property
+    def silent(self) -> bool:
+        """Whether it says nothing in any row."""
+        return all(value in (None, "") for value in self.values) and not any(self.notes or ())
+
     def said(self, row: int) -> str:
         """The value of a row in words."""
         value = self.values[row]
@@ -86,6 +91,16 @@ class Table:
     rows: int
     picks: str = ""
     remarks: Sequence[str] = ()
+
+    @property
+    def shown(self) -> list[Column]:
+        """The columns that say something in some row."""
+        return [column for column in self.columns if not column.silent] or list(self.columns[:1])
+
+    @property
+    def silent(self) -> list[str]:
+        """Titles of the columns that are left out, because no row has anything there."""
+        return [column.title for column in self.columns if column not in self.shown]
 
     @property
     def printed(self) -> int:
@@ -110,7 +125,7 @@ class Table:
                     "values": [clean(each) if isinstance(each, str) else each for each in column.values],
                     "notes": None if column.notes is None else list(column.notes),
                 }
-                for column in self.columns
+                for column in self.shown
             ],
         }
 

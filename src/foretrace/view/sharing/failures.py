@@ -104,7 +104,7 @@ def _sentence(error: Exception, bucket: str, endpoint: str, secrets: Collection[
         return f"the Hub answers with an error of its own ({status}); run the same command again later"
     if status is not None:
         return f"the Hub refuses the request ({status}){_quoted(said)}"
-    if kind == "UnsupportedProtocol":
+    if kind in ("UnsupportedProtocol", "InvalidURL"):
         return f"HF_ENDPOINT is {endpoint}, which is no address; write it with https://, or unset it"
     if _is_timeout(error):
         return f"{endpoint} does not answer in time; check the network, then run the same command again"

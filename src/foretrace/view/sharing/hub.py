@@ -184,7 +184,7 @@ class Hub:
         while True:
             try:
                 return call()
-            except (RateLimitedError, OSError, RuntimeError, ValueError, KeyError, TypeError, _http_errors()) as error:
+            except (RateLimitedError, OSError, RuntimeError, ValueError, KeyError, TypeError, *_http_errors()) as error:
                 wait = self._wait_for(error)
                 if wait is None:
                     raise explained(error, self.bucket, self.endpoint, self._secrets) from error
@@ -225,11 +225,13 @@ def _hashes(items: Sequence[Item]) -> list[str | None]:
     return [str(info.hash) for info in hash_files([str(item.source) for item in items])]
 
 
-def _http_errors() -> type[Exception]:
-    """The base of huggingface_hub's client's errors: httpx's, or that of the library that took its place."""
+def _http_errors() -> tuple[type[Exception], ...]:
+    """Bases of the errors of huggingface_hub's client, httpx or the library that took its place."""
     from huggingface_hub.errors import HfHubHTTPError
 
-    return next((base for base in HfHubHTTPError.__mro__ if base.__name__ == "HTTPError"), HfHubHTTPError)
+    base = next((base for base in HfHubHTTPError.__mro__ if base.__name__ == "HTTPError"), HfHubHTTPError)
+    no_address = getattr(import_module(base.__module__.partition(".")[0]), "InvalidURL", None)
+    return (base, no_address) if no_address is not None else (base,)
 
 
 @contextmanager

@@ -60,6 +60,7 @@
         ArrowRight: () => (items[i].getAttribute('aria-expanded') === 'false' ? set(i, true) : focus(next(i, 1))),
         ArrowLeft: () => (isOpen(i) ? set(i, false) : focus(parentOf(i))),
         Home: () => focus(0),
+        End: () => focus(next(items.length, -1)),
         Enter: () => onPick(i),
       };
       if (!moves[event.key]) return;

@@ -152,15 +152,14 @@
       return among(kernels.columns, table.picks, row);
     }
 
-    /** Rows of a CPU thread by name; a Python frame or an API call of that name is not the operator. */
+    /** Operators by name; a Python frame, a call or an annotation of that name is not the operator. */
     _operatorRows(name) {
       const { document: said, columns } = this.timeline;
-      const others = new Set(['python', 'call'].map((kind) => said.kinds.indexOf(kind)));
-      const onCpu = said.lanes.map((lane) => lane.side === 'cpu');
+      const operator = said.kinds.indexOf('operator');
       const named = said.names.map((each) => each === name);
       const found = [];
       columns.name.forEach((each, row) => {
-        if (named[each] && onCpu[columns.lane[row]] && !others.has(columns.kind[row])) found.push(row);
+        if (named[each] && columns.kind[row] === operator) found.push(row);
       });
       return found;
     }

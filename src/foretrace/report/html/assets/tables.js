@@ -65,7 +65,9 @@
   /** How wide a column must be, from its words: measured on a canvas, which costs no layout of the page. */
   function widthOf(column, fonts, context) {
     context.font = fonts.text;
-    let width = context.measureText(`${column.title} ${column.unit}`).width + ARROW;
+    // A head may take two lines: its longest word decides.
+    const words = `${column.title} ${column.unit}`.split(' ');
+    let width = Math.max(...words.map((word) => context.measureText(word).width)) + ARROW;
     context.font = column.form === 'name' ? fonts.name : fonts.text;
     const rows = Math.min(column.values.length, MEASURED);
     for (let row = 0; row < rows; row++) width = Math.max(width, context.measureText(said(column, row)).width + PADDING);
@@ -92,8 +94,9 @@
     return field;
   }
 
-  function columnOf(column, fonts, context) {
+  function columnOf(column, fonts, context, isLast) {
     const numeric = isNumeric(column);
+    const width = widthOf(column, fonts, context);
     return {
       title: column.unit ? `${column.title} (${column.unit})` : column.title,
       field: column.key,
@@ -107,8 +110,9 @@
       headerFilter: filterField,
       headerFilterParams: { title: column.title },
       headerFilterFunc: (asked, _, data) => foretrace.passes(asked, shownNumber(column, data.id), said(column, data.id)),
-      width: widthOf(column, fonts, context),
-      minWidth: (foretrace.cells[column.key] || {}).width || 50,
+      width,
+      // The last column takes what is left, and never less than its words.
+      minWidth: (foretrace.cells[column.key] || {}).width || (isLast ? width : 50),
     };
   }
 
@@ -144,7 +148,7 @@
     const context = document.createElement('canvas').getContext('2d');
     const tabulator = new window.Tabulator(grid, {
       data,
-      columns: table.columns.map((column) => columnOf(column, fonts, context)),
+      columns: table.columns.map((column, i) => columnOf(column, fonts, context, i === table.columns.length - 1)),
       layout: 'fitDataStretch',
       height: height > MOST ? MOST : undefined,
       autoResize: false, // it lays out anew when a table first comes into sight, which takes the focus from a row
@@ -185,7 +189,13 @@
       tabulator,
       said: (key, row) => said(table.columns.find((column) => column.key === key), row),
       order: () => tabulator.getData('active').map((row) => row.id),
-      ready: new Promise((resolve) => tabulator.on('tableBuilt', resolve)),
+      ready: new Promise((resolve) => {
+        tabulator.on('tableBuilt', () => {
+          const holder = grid.querySelector('.tabulator-tableholder');
+          if (holder.scrollWidth > holder.clientWidth + 1) hint.textContent += ' More columns lie to the right: scroll sideways.';
+          resolve();
+        });
+      }),
     };
   };
 })();
