@@ -16,7 +16,14 @@ from foretrace import explain, load
 from foretrace.analysis.timeline import timeline_of
 from foretrace.errors import InputError
 from foretrace.knowledge.kineto import RowKind
-from foretrace.knowledge.timeline import LEFT_OUT, PROFILER_GROUP, SHORT_CPU_ROWS, SHORT_FRAMES
+from foretrace.knowledge.timeline import (
+    LEFT_OUT,
+    LONGEST_NS,
+    OUT_OF_REACH,
+    PROFILER_GROUP,
+    SHORT_CPU_ROWS,
+    SHORT_FRAMES,
+)
 from foretrace.model.timeline import Timeline
 
 ROOT = Path(__file__).parents[2]
@@ -295,16 +302,16 @@ FAR = 1_700_000_000_000_000.0  # µs: an epoch
 @pytest.mark.parametrize(
     "stray",
     [
-        lambda build: build.kernel("stray", start=5, duration=3),
-        lambda build: build.op("far", start=FAR + 1e14, duration=3, tid=2),
-        lambda build: build.op("long", start=FAR + 1, duration=1e13, tid=2),
+        lambda build: build.kernel("stray", start=5 - FAR, duration=3),
+        lambda build: build.op("far", start=1e14, duration=3, tid=2),
+        lambda build: build.op("long", start=1, duration=1e13, tid=2),
     ],
     ids=["kernel-at-the-beginning-of-time", "years-later", "months-long"],
 )
 def test_a_row_months_away_is_left_out_and_said(stray):
-    build = TraceBuilder()
+    build = TraceBuilder(base_us=FAR)
     for at in range(3):
-        build.launch(f"kernel_{at}", start=FAR + at * 100, at=FAR + at * 100 + 10, duration=20)
+        build.kernel(f"kernel_{at}", start=at * 100 + 10, duration=20, launch=build.launch(at * 100))
     stray(build)
     made = timeline(build)
     assert made.left_out[OUT_OF_REACH] == 1
@@ -315,9 +322,9 @@ def test_a_row_months_away_is_left_out_and_said(stray):
 
 
 def test_times_count_from_the_trace_s_origin_where_all_can_be_drawn():
-    build = TraceBuilder()
-    build.op("a", start=FAR, duration=1)
-    build.op("b", start=FAR + 1e12, duration=1)
+    build = TraceBuilder(base_us=FAR, gpu=None)
+    build.op("a", start=0, duration=1)
+    build.op("b", start=1e12, duration=1)
     made = timeline(build)
     assert made.origin_ns == 0
     assert OUT_OF_REACH not in made.left_out

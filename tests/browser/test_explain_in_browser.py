@@ -484,3 +484,99 @@ def test_without_javascript_the_statements_and_tables_are_there(open_page, eager
         assert finding.explanation in text
     assert page.locator("#section-gemms .in-page").is_visible()
     assert "JavaScript" in page.locator("#section-timeline").inner_text()
+
+
+@pytest.mark.parametrize("fragment", ["#%", "#%E0%A4%A", "#finding-%"])
+def test_a_broken_address_opens_the_page_all_the_same(open_page, eager, fragment):
+    page = ready(open_page(eager[1], fragment))
+    assert page.evaluate("foretrace.page.tables.kernels !== undefined")
+    page.evaluate(f"void (location.hash = '{fragment}%')")
+    page.evaluate("new Promise((resolve) => setTimeout(resolve, 30))")
+
+
+def test_an_event_that_is_not_there_is_said_where_it_is_seen(open_page, eager):
+    page = ready(open_page(eager[1], "#event-99999999"))
+    note = page.locator(".picked-note")
+    assert note.is_visible()
+    assert "No event 99999999 is drawn in the timeline." in note.inner_text()
+    assert not note.locator(".go").is_visible()
+
+
+@pytest.mark.parametrize("asked", ["!=7", '"#$%', "<= 3"])
+def test_every_character_reaches_a_filter(open_page, train, asked):
+    page = ready(open_page(train[1]))
+    field = page.locator('#grid-gemms input[aria-label="filter calls"]')
+    field.press_sequentially(asked)
+    assert field.input_value() == asked
+
+
+def test_what_is_pasted_into_a_filter_counts_at_once(open_page, train):
+    page = ready(open_page(train[1]))
+    field = page.locator('#grid-gemms input[aria-label="filter calls"]')
+    field.evaluate("(field) => { field.value = '>100'; field.dispatchEvent(new InputEvent('input')); }")
+    until(page, "document.querySelector('#grid-gemms [role=status]').textContent.startsWith('0 of ')")
+
+
+def test_an_annotation_of_an_operator_s_name_is_not_highlighted(open_page):
+    build = TraceBuilder()
+    build.step(0, 0, 900)
+    build.annotation("aten::mm", 5, 400)
+    build.op("aten::mm", 10, 30)
+    build.kernel("sgemm", 50, 120, launch=build.launch(20))
+    trace = build.trace()
+    report = explain(trace)
+    page = ready(open_page(explain_page(report, drawn_of(trace, report))))
+    kinds = page.evaluate(
+        """foretrace.page._operatorRows('aten::mm').map((row) => {
+            const { document: said, columns } = foretrace.page.timeline;
+            return said.kinds[columns.kind[row]];
+        })"""
+    )
+    assert kinds == ["operator"]
+
+
+@pytest.mark.parametrize("name", ["nul\x00l", "\ufeffbom", "\u202eevil", "\x1b[31mred", "👩\u200d🔬 works"])
+def test_an_operator_with_unprintable_characters_is_found_in_the_timeline(open_page, name):
+    build = TraceBuilder()
+    build.step(0, 0, 900)
+    build.op(name, 10, 30)
+    build.kernel("sgemm", 50, 120, launch=build.launch(20))
+    trace = build.trace()
+    report = explain(trace)
+    page = ready(open_page(explain_page(report, drawn_of(trace, report))))
+    page.locator("#grid-operators .tabulator-row").first.click()
+    assert len(highlighted(page)) == 1
+
+
+def test_the_end_key_goes_to_the_last_line_of_the_chain(open_page, eager):
+    page = ready(open_page(eager[1]))
+    page.locator(".chain li").first.focus()
+    page.keyboard.press("End")
+    shown = "[...document.querySelectorAll('.chain li')].filter((line) => !line.hidden)"
+    assert page.evaluate(f"document.activeElement === {shown}.at(-1)")
+
+
+@pytest.mark.parametrize("table", ["kernels", "gemms", "elementwise"])
+def test_what_matters_in_a_table_is_in_sight_at_1280(open_page, train, table):
+    page = ready(open_page(train[1]))
+    right = page.evaluate(
+        f"""(() => {{
+            const head = document.querySelector('#grid-{table} .tabulator-col[tabulator-field="of_peak"]');
+            const holder = document.querySelector('#grid-{table} .tabulator-tableholder');
+            return [head.getBoundingClientRect().right, holder.getBoundingClientRect().right];
+        }})()"""
+    )
+    assert right[0] <= right[1]
+
+
+def test_the_bar_of_sections_follows_on_a_phone(open_page, train):
+    page = ready(open_page(train[1], viewport={"width": 390, "height": 800}))
+    page.evaluate("document.querySelector('#section-elementwise').scrollIntoView()")
+    until(
+        page,
+        """(() => {
+            const link = document.querySelector('.contents a[aria-current]');
+            const { left, right } = link.getBoundingClientRect();
+            return link.hash === '#section-elementwise' && left >= 0 && right <= innerWidth;
+        })()""",
+    )

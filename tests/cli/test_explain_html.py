@@ -1,5 +1,6 @@
 """``foretrace explain --html``: the page is written beside what is printed, or nothing is and one sentence says why."""
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -111,3 +112,42 @@ def test_the_page_of_one_step_holds_that_step(tmp_path):
     assert explain(trace, "--html", target, "--step", "1") == 0
     assert "kernel_of_1" in target.read_text()
     assert "kernel_of_0" not in target.read_text()
+
+
+def test_two_spellings_of_one_file_are_one_file(trace, tmp_path, capfd):
+    folder = tmp_path / "o"
+    folder.mkdir()
+    other = folder / ".." / "o" / "report.html"
+    assert explain(trace, "--html", other, "-o", folder / "report.html") == 2
+    assert "give each a file of its own" in capfd.readouterr().err
+    assert list(folder.iterdir()) == []
+
+
+def test_a_packed_page_is_refused_for_no_browser_opens_it(trace, tmp_path, capfd):
+    assert explain(trace, "--html", tmp_path / "report.html.gz") == 2
+    captured = capfd.readouterr()
+    assert "ends in .html" in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+    assert list(tmp_path.glob("report*")) == []
+
+
+def test_what_is_printed_does_not_wait_for_the_page(trace, tmp_path, capfd, monkeypatch):
+    def defective(*_):
+        raise ValueError("the page")
+
+    monkeypatch.setattr("foretrace.cli.explain.page_of", defective)
+    with contextlib.suppress(ValueError):
+        explain(trace, "--html", tmp_path / "report.html")
+    assert capfd.readouterr().out.startswith("foretrace")
+
+
+def test_a_trace_with_an_event_of_another_age_has_its_page(tmp_path, capfd):
+    build = TraceBuilder(base_us=1.7e15)
+    build.op("aten::add", start=0, duration=3)
+    build.kernel("add", start=10, duration=20, launch=build.launch(1))
+    build.kernel("stray", start=5 - 1.7e15, duration=3)
+    source, target = build.write(tmp_path / "trace.json"), tmp_path / "report.html"
+    assert explain(source, "--html", target) == 0
+    assert "Not drawn: 1 row: so far in time" in target.read_text()
+    assert capfd.readouterr().out.startswith("foretrace")

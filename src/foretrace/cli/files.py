@@ -137,9 +137,9 @@ def page_target(
         return None
     if one is not None:
         raise InputError(f"--html makes the page of one {one}; write a page for each with a call of its own")
+    target = target_of(name, force=force, sources=sources, flag="--html")
     if name.lower().endswith(".gz"):
         raise InputError(f"--html {name}: a browser opens no packed page from disk; give it a name that ends in .html")
-    target = target_of(name, force=force, sources=sources, flag="--html")
     if target is not None and beside is not None and target.resolve() == beside.resolve():
         raise InputError(f"--html and --output both name {target}; give each a file of its own")
     return target

@@ -101,9 +101,9 @@ PLACEHOLDERS: Final = {
 # between letters (o'neill). `..` and `~` at its beginning, a scheme (file://, s3://) and slashes written as %2F, or
 # as %252F where an address stands in an address, belong to it.
 _LETTER: Final = r"(?:[^\s/\\\"'<>|;*]|(?<=\w)'(?=\w))"
-_PART: Final = rf"{_LETTER}+(?:[ \t\r\n|]+{_LETTER}+)*"
-# The same where the text was written into a string, which spells tabs and line ends out.
-_PART_OR_ESCAPE: Final = rf"{_LETTER}+(?:(?:[ \t\r\n|]|\\+[nrt])+{_LETTER}+)*"
+_PART: Final = rf"{_LETTER}+(?:[\s|]+{_LETTER}+)*"
+# The same where the text was written into a string, which spells tabs and line ends out, or for a shell.
+_PART_OR_ESCAPE: Final = rf"{_LETTER}+(?:(?:[\s|]|\\+[nrt ()&'])+{_LETTER}+)*"
 _LAST: Final = r"(?:[^\s/\\\"'<>|;]|(?<=\w)'(?=\w))*"
 _SLASH_IN_URL: Final = r"%(?:25)*(?:2[Ff]|5[Cc])"
 # Folders that systems and clusters have at their root: home folders, and those that are shared, with a folder for each
@@ -111,14 +111,16 @@ _SLASH_IN_URL: Final = r"%(?:25)*(?:2[Ff]|5[Cc])"
 _SHARED_ROOTS: Final = "scratch|data|work|mnt|nfs|fsx|lustre|gpfs"
 _ROOTS: Final = f"home|[Uu]sers|root|opt|usr|var|tmp|etc|srv|workspace|Volumes|export|{_SHARED_ROOTS}"
 PATH: Final = re.compile(
-    r"(?:(?<![\w.~/\\-])(?:[A-Za-z][A-Za-z0-9+.-]*:)?/{1,3}|(?<![\w.~/\\-])(?:\.\./)+|(?<![\w/\\])~[\w.-]*/"
+    r"(?:(?<![\w.~/\\-])(?:[A-Za-z][A-Za-z0-9+.-]*:)?/{1,3}|(?<![\w.~/\\-])(?:\.\./)+|(?<![\w/\\])(?:~[\w.-]*|\$\w+|\$\{\w+\})/"
     # Stuck to a word (-I/usr/include, x=1/home/me) only where its first part is a folder that systems have.
     rf"|(?<=\w)/(?=(?:{_ROOTS})/))"
     rf"(?P<folders>(?:{_PART_OR_ESCAPE}/+)*)(?P<last>{_LAST})"
 )
-# C:\Users\me\x.py, C:/Users/me/x.py, \\server\share\x.py, \\wsl$\Ubuntu\home\me\x.py and \\?\C:\Users\me\x.py.
+# C:\Users\me\x.py, C:/Users/me/x.py, %APPDATA%\x.py, \\server\share\x.py, \\wsl$\Ubuntu\home\me\x.py and
+# \\?\C:\Users\me\x.py.
 WINDOWS_PATH: Final = re.compile(
-    rf"(?:(?<!\w)[A-Za-z]:[\\/]+|(?<![\w\\])\\{{2,8}}(?=[\w.$?-]+\\))(?P<folders>(?:{_PART}[\\/]+)*)(?P<last>{_LAST})"
+    rf"(?:(?<!\w)[A-Za-z]:[\\/]+|%\w+%[\\/]+|(?<![\w\\])\\{{2,8}}(?=[\w.$?-]+\\))"
+    rf"(?P<folders>(?:{_PART}[\\/]+)*)(?P<last>{_LAST})"
 )
 _LETTER_IN_URL: Final = rf"(?!{_SLASH_IN_URL})[^\s/\\\"'<>|;]"
 FOREIGN_PATH: Final = re.compile(
@@ -143,13 +145,13 @@ _NAME_LETTER: Final = (
 USER_IN_PATH: Final = re.compile(
     rf"(?:{_SLASH}(?:homes?\d*|[Uu]sers){_SLASH}|torchinductor_|\btorch_extensions_"
     r"|(?<![\w/])~(?=[A-Za-z][\w.-]*/))"
-    rf"(?P<user>{_NAME_LETTER}+(?:[ \t|]+{_NAME_LETTER}+)*(?={_SLASH})|{_NAME_LETTER}+)"
+    rf"(?P<user>{_NAME_LETTER}+(?:(?:[^\S\r\n]|\||\\+ )+{_NAME_LETTER}+)*(?={_SLASH})|{_NAME_LETTER}+)"
 )
 # The folder below a root that is shared: it is a user's or a project's.
 OWNER_IN_PATH: Final = re.compile(
     rf"(?:(?<![\w.~\-/\\%])/+|(?<=:)/+|(?<=-[A-Z])/+|{_SLASH_IN_URL})(?:{_SHARED_ROOTS})\d*{_SLASH}"
-    rf"(?:(?:users?|people|homes?|shared|projects?|{_SHARED_ROOTS})\d*{_SLASH})*"
-    rf"(?P<user>{_NAME_LETTER}+)(?={_SLASH})"
+    rf"(?:(?:users|people|homes?|shared|projects?|{_SHARED_ROOTS})\d*{_SLASH})*"
+    rf"(?P<user>{_NAME_LETTER}+(?={_SLASH})|(?:(?!\.){_NAME_LETTER})++(?!\.))"
 )
 
 # Keys, in lower case, whose values name a person or a machine.

@@ -17,6 +17,8 @@ from foretrace.model.words import count, listed, mebibytes, owner_of, share_of
 __all__ = ["Facts", "find"]
 
 _NAMED = 3
+# Addresses of a finding's blocks at most: what a reader looks up one by one.
+_LISTED = 100
 # What failed is told before what may fail.
 _FIRST = "out_of_memory_seen"
 _ORDER = {"warning": 0, "note": 1, "info": 2}
@@ -45,8 +47,8 @@ def find(facts: Facts) -> list[MemoryFinding]:
     return sorted(found, key=lambda one: (_ORDER[one.severity], one.rule != _FIRST, -(one.bytes or 0)))
 
 
-def _finding(rule: str, size: int | None, **places: object) -> MemoryFinding:
-    return finding(SNAPSHOT_RULES, rule, size, **places)
+def _finding(rule: str, size: int | None, *, addresses: Sequence[int] = (), **places: object) -> MemoryFinding:
+    return finding(SNAPSHOT_RULES, rule, size, addresses=addresses[:_LISTED], **places)
 
 
 def _much(size: int | None, facts: Facts) -> bool:
@@ -83,6 +85,7 @@ def _sparse(facts: Facts) -> Iterator[MemoryFinding]:
     yield _finding(
         "sparse_segments",
         size,
+        addresses=[block.address for block in blocks],
         blocks=count(len(blocks), "small live block"),
         together=mebibytes(sum(block.size for block in blocks)),
         segments=f"{count(len(found), 'segment')} of {mebibytes(sum(one.segment.size for one in found))}",

@@ -207,7 +207,10 @@ class HistoryInfo(msgspec.Struct, kw_only=True):
 
 
 class MemoryFinding(msgspec.Struct, kw_only=True):
-    """One thing worth knowing, and what would change it."""
+    """One thing worth knowing, and what would change it.
+
+    ``addresses``: of the blocks it speaks of, where they are few enough to be named.
+    """
 
     rule: str
     severity: Severity
@@ -216,6 +219,7 @@ class MemoryFinding(msgspec.Struct, kw_only=True):
     suggestion: str | None
     bytes: int | None
     source: str | None
+    addresses: list[int] = []
 
 
 class Memory(Shown, msgspec.Struct, kw_only=True):

@@ -42,6 +42,10 @@ BOUND_WORDS = {
 }
 
 
+# Of µs that is a nanosecond: the last digit of a trace.
+LEAST_TOLD = 0.001
+
+
 def number(value: float | None, digits: int = 3) -> str:
     """A number with ``digits`` significant digits, fewer only where it is a whole number.
 
@@ -83,7 +87,12 @@ def time(us: float | None) -> str:
     if us is None or not math.isfinite(us):
         return UNKNOWN
     unit = next(unit for least, unit in _TIMES if abs(us) >= least)
-    return f"{number(us / _DIVISOR[unit])} {unit}"
+    return f"{duration(us / _DIVISOR[unit])} {unit}"
+
+
+def duration(value: float | None) -> str:
+    """The number of a time; below a thousandth, which no clock tells, only that: "<0.001"."""
+    return f"<{LEAST_TOLD}" if value is not None and 0 < value < LEAST_TOLD else number(value)
 
 
 def scale_of_times(values: Iterable[float | None]) -> tuple[float, str]:

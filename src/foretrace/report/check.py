@@ -12,7 +12,7 @@ from foretrace.report.text import Line, Span, cut, line, width_of
 from foretrace.report.trust import paragraph
 from foretrace.report.view import View
 
-__all__ = ["broken_where", "render_check", "score"]
+__all__ = ["broken_where", "clause_words", "render_check", "score"]
 
 _STATES = {"held": Span("held   ", "good"), "broken": Span("BROKEN ", "bad"), "unknown": Span("unknown", "suspect")}
 _KINDS = ("region", "module", "op")
@@ -37,7 +37,7 @@ def _check_lines(checked: Checked, view: View) -> list[Line]:
     for alarm in checked.alarms:
         lines += paragraph(alarm, view.width, lead=Span("DO NOT TRUST  ", "bad"), indent=0)
     told: set[str] = set()
-    short = [width_of(_clause_words(outcome)) for outcome in checked.outcomes]
+    short = [width_of(clause_words(outcome)) for outcome in checked.outcomes]
     column = max([width for width in short if width <= _WIDEST], default=0)
     for scope in dict.fromkeys(outcome.scope for outcome in checked.outcomes):
         lines += [[], [Span(_place(scope, checked), "section")]]
@@ -81,7 +81,7 @@ def _place(scope: Scope, checked: Checked) -> str:
 
 
 def _outcome(outcome: Outcome, column: int, told: set[str], view: View) -> list[Line]:
-    said, seen = _clause_words(outcome), outcome.observed
+    said, seen = clause_words(outcome), outcome.observed
     lead = Span(_STATES[outcome.state].text + "  ", _STATES[outcome.state].style)
     exact = outcome.state == "held" and seen == outcome.expected
     tail = "" if exact or outcome.state == "unknown" or seen is None else f"is {seen}"
@@ -116,7 +116,7 @@ def broken_where(outcome: Outcome) -> str:
     return f"broken in {listed(broken)}; {rest} {count(number, 'other step')}"
 
 
-def _clause_words(outcome: Outcome) -> str:
+def clause_words(outcome: Outcome) -> str:
     """A clause without its place: ``gemm == 3``, ``gpu_busy_us 220 µs to 260 µs``, ``order gemm → elementwise``."""
     if outcome.quantity == "occupancy_query_before":
         return f"an occupancy query {outcome.expected}"

@@ -92,6 +92,7 @@ def findings(report: Report) -> Section:
 @dataclass(frozen=True)
 class _Judged:
     outcome: Outcome
+    said: str  # the clause with its place
     where: str  # in which steps it broke, where not in all
     accounts: Sequence[tuple[Account, _Rests]]
 
@@ -102,6 +103,7 @@ def expectations(checked: Checked, report: Report | None = None) -> Section:
     rows = [
         _Judged(
             outcome=outcome,
+            said=_said(outcome),
             where=check.broken_where(outcome) if outcome.state == "broken" else "",
             accounts=[(account, _rests(account.evidence, names)) for account in outcome.accounts],
         )
@@ -117,3 +119,11 @@ def expectations(checked: Checked, report: Report | None = None) -> Section:
         alarms=checked.alarms,
         surprises=[(surprise, _rests(surprise.evidence, names)) for surprise in checked.surprises],
     )
+
+
+def _said(outcome: Outcome) -> str:
+    """The clause with its place, in the terminal's words where the clause itself is none."""
+    if outcome.quantity != "occupancy_query_before":
+        return outcome.expectation
+    place = outcome.expectation[: outcome.expectation.rfind(outcome.quantity)]
+    return place + check.clause_words(outcome)

@@ -62,7 +62,7 @@ def _masthead(memory: Memory) -> Masthead:
     if settings:
         facts.append(" · ".join(settings))
     alarms = [("DO NOT TRUST", check.detail) for check in memory.health if check.state == "bad"]
-    alarms += [("SUSPECT", check.detail) for check in memory.health if check.state == "suspect"]
+    facts += [f"? {check.detail}" for check in memory.health if check.state == "suspect"]
     alarms += [("REPAIRED", repair) for repair in memory.source.repairs]
     return Masthead("memory", PurePath(path).name if path != "-" else "standard input", facts, alarms)
 

@@ -95,10 +95,15 @@ class _Span:
     why: str
 
 
+def _longest(info: PredictionInfo) -> float:
+    """Where the axis of the times ends, µs."""
+    ends = [info.gpu_busy_high_us, info.cpu_us, info.compute_floor_us, info.memory_floor_us]
+    return max((end for end in ends if end), default=0.0)
+
+
 def _spans(info: PredictionInfo) -> list[_Span]:
     """The times of the step on one axis."""
-    ends = [info.gpu_busy_high_us, info.cpu_us, info.compute_floor_us, info.memory_floor_us]
-    most = max((end for end in ends if end), default=0.0)
+    most = _longest(info)
     if not most:
         return []
     scale = 100 / most
@@ -141,6 +146,7 @@ def _whole(report: Report, info: PredictionInfo) -> Section:
         because=report.verdict.because,
         runs=runs,
         spans=_spans(info) if info.rows else [],
+        longest=time(_longest(info)),
         peaks=info.peaks,
         guessed=len(info.unknown),
     )

@@ -31,9 +31,9 @@ def groups_table(info: PredictionInfo) -> Table:
         ),
         *_timed(groups, "spread"),
         Column("share", "share", "percent", [group.share for group in groups], unit="%", help="of the GPU time"),
+        Column("bound", "bound", "text", [_bound(group) for group in groups]),
         Column("flops", "work", "flop", [group.flops for group in groups]),
         Column("bytes", "bytes", "bytes", [group.bytes for group in groups]),
-        Column("bound", "bound", "text", [_bound(group) for group in groups]),
     ]
     remarks = ["All calls of a step together, most time first. Nothing here was measured."]
     return Table("groups", "What will run", columns, len(groups), picks="groups", remarks=remarks)

@@ -14,7 +14,9 @@ from foretrace.report.text import clean
 
 __all__ = ["PAPER_ROWS", "STATIC_ROWS", "Column", "Table", "times"]
 
-Form = Literal["text", "name", "count", "average", "number", "percent", "signed", "bytes", "flop", "mebibytes"]
+Form = Literal[
+    "text", "name", "count", "average", "number", "duration", "percent", "signed", "bytes", "flop", "mebibytes"
+]
 
 # Rows of a table that stand in the page itself, for reading without JavaScript, and how many of them are printed: what
 # nobody reads on paper would bury what somebody does.
@@ -26,6 +28,7 @@ _WORDS: dict[Form, Callable[[Any], str]] = {
     "count": words.number,
     "average": words.whole,
     "number": words.number,
+    "duration": words.duration,
     "percent": words.percent,
     "signed": lambda value: words.UNKNOWN if value is None else words.signed(value),
     "bytes": words.bytes_of,
@@ -76,7 +79,7 @@ class Column:
         note = self.notes[row] if self.notes is not None else ""
         if value is None and note:
             return note
-        if value is not None and self.form == "number":
+        if value is not None and self.form in ("number", "duration"):
             value = float(value) / self.divisor
         return _WORDS[self.form](value) + note
 
@@ -133,4 +136,4 @@ class Table:
 def times(key: str, title: str, values: Sequence[float | None], *, help: str = "") -> Column:
     """A column of times (µs) in the one unit that suits them all."""
     divisor, unit = words.scale_of_times(values)
-    return Column(key, title, "number", values, unit=unit, divisor=divisor, help=help)
+    return Column(key, title, "duration", values, unit=unit, divisor=divisor, help=help)

@@ -181,10 +181,19 @@ class Hub:
 
     def _ask(self, call: Callable[[], T]) -> T:
         """Make a call; wait where the Hub asks for it, and put whatever goes wrong into a sentence."""
+        expected: tuple[type[Exception], ...] = (
+            RateLimitedError,
+            OSError,
+            RuntimeError,
+            ValueError,
+            KeyError,
+            TypeError,
+        )
+        expected += _http_errors()
         while True:
             try:
                 return call()
-            except (RateLimitedError, OSError, RuntimeError, ValueError, KeyError, TypeError, *_http_errors()) as error:
+            except expected as error:
                 wait = self._wait_for(error)
                 if wait is None:
                     raise explained(error, self.bucket, self.endpoint, self._secrets) from error

@@ -26,7 +26,7 @@ __all__ = ["TELLING_KEYS", "Redactor", "names_of_this_machine"]
 _SHORTEST_NAME = 3
 _REMEMBERED = 1 << 16
 _PLAIN_STRING = re.compile(r'"[^"\\]*"')
-_ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|\\U000([0-9a-fA-F]{5})|\\(/)")
+_ESCAPED = re.compile(r"\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|\\U000([0-9a-fA-F]{5})|\\(/)|\\(057)(?!\d)")
 _WORD = r"(?<![A-Za-z0-9])(?:{})(?![A-Za-z0-9])"
 _FOLDER = r"(?<=[/\\])(?:{})(?=[/\\])"
 
@@ -186,10 +186,10 @@ class Redactor:
     def _paths_out(self, text: str, counts: Counter[Category]) -> str:
         def shortened(match: re.Match[str]) -> str:
             whole, last = match[0], match["last"]
-            if not match["folders"] and not whole.startswith(("~", "..", "\\\\")) and whole[1:2] != ":":
+            if not match["folders"] and not whole.startswith(("~", "..", "$", "%", "\\\\")) and whole[1:2] != ":":
                 return whole  # one part alone names no place
-            owner = facts.USER_IN_PATH.search(whole)
-            if owner and owner.end() == len(whole):
+            owners = (facts.USER_IN_PATH.search(whole), facts.OWNER_IN_PATH.search(whole))
+            if any(owner and owner.end() == len(whole) for owner in owners):
                 last = PLACEHOLDERS["home"]
             counts[Category.PATHS] += 1
             return last or PLACEHOLDERS["folder"]
@@ -331,7 +331,9 @@ def _unescaped(text: str) -> str:
     for _ in range(8):
         if "\\" not in text:
             break
-        plain = _ESCAPED.sub(lambda match: match[4] or chr(int(match[1] or match[2] or match[3], 16)), text)
+        plain = _ESCAPED.sub(
+            lambda match: match[4] or (match[5] and "/") or chr(int(match[1] or match[2] or match[3], 16)), text
+        )
         if plain == text:
             break
         text = plain

@@ -20,7 +20,7 @@
       this.options = options;
       this.model = new foretrace.LanesModel(options);
       this.layout = new foretrace.LanesLayout(this.model, options.folded);
-      this.painter = new foretrace.LanesPainter(this.model, this.layout);
+      this.painter = new foretrace.LanesPainter(this.model, this.layout, (options.unit || 'ns') === 'ns');
       this.axis = foretrace.lanesAxis(options.unit || 'ns');
       const { start, end } = this.model.extent;
       const margin = (end - start) * MARGIN;

@@ -11,10 +11,13 @@
   const LEAST_LETTERS = 3; // of a name that is cut
   const LONGEST = 400; // characters of a label that are looked at
   const FONT = (foretrace.LANES_FONT = '11px ui-sans-serif, system-ui, "Segoe UI", Roboto, sans-serif');
+  const WORK = / ([a-z][a-z_0-9]+)$/; // what tells elementwise<8> gelu from elementwise<8> mul
   const TAIL = /(?:::|: )([^:<(]{2,})$/; // the telling end of aten::mm, nn.Module: Linear_3, file.py(12): forward
 
   foretrace.LanesPainter = class LanesPainter {
-    constructor(model, layout) {
+    /** `endings`: whether labels that are short of room keep their last word. */
+    constructor(model, layout, endings) {
+      this.endings = endings;
       this.model = model;
       this.layout = layout;
       this.widths = new Map();
@@ -140,9 +143,20 @@
       const words = tail ? tail[1] : label.slice(0, LONGEST);
       const width = this._width(ctx, words);
       if (width <= room) return words;
+      const work = this.endings ? WORK.exec(words) : null;
+      if (work) return this._ending(ctx, words, work[1], room);
       let fits = Math.min(words.length - 1, Math.floor((room * words.length) / width));
       while (fits >= LEAST_LETTERS && this._width(ctx, `${words.slice(0, fits)}…`) > room) fits--;
       return fits >= LEAST_LETTERS ? `${words.slice(0, fits)}…` : null;
+    }
+
+    /** The end of a label, with as much before its last word as there is room for. */
+    _ending(ctx, words, last, room) {
+      let from = Math.max(1, words.length - Math.floor((room * words.length) / this._width(ctx, words)));
+      while (words.length - from > last.length && this._width(ctx, `…${words.slice(from)}`) > room) from++;
+      const shown = `…${words.slice(Math.min(from, words.length - last.length))}`;
+      if (this._width(ctx, shown) <= room) return shown;
+      return this._width(ctx, last) <= room ? last : null;
     }
 
     _width(ctx, words) {

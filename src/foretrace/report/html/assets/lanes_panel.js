@@ -3,6 +3,7 @@
 (() => {
   const foretrace = (window.foretrace = window.foretrace || {});
 
+  const WIDE = 70; // letters of a detail that takes a line of its own
   const MOST_TIES = 12; // of a row that are listed
 
   const HELP = [
@@ -247,7 +248,8 @@
       const pairs = host.options.details ? host.options.details(row) : this._pairs(row);
       for (const [key, value] of pairs) {
         if (value === null || value === undefined || value === '') continue;
-        list.append(make('dt', '', key), make('dd', '', value));
+        // What would leave a hole beside it takes the line.
+        list.append(make('dt', value.length > WIDE ? 'wide' : '', key), make('dd', '', value));
       }
       details.append(close, title, list);
       this._ties(row);

@@ -123,7 +123,6 @@
       const word = (key) => said[key][c[key][at]];
       const known = (key) => !Number.isNaN(c[key][at]);
       const add = (name, value) => value !== undefined && value !== '' && facts.push([name, value]);
-      add('full name', this.timeline.document.names[name[row]]);
       add('operator', word('op'));
       add('module', word('module'));
       add('step', [word('step'), word('phase')].filter(Boolean).join(', '));
@@ -136,6 +135,7 @@
       if (known('gbps')) add('memory rate', `${words.number(c.gbps[at])} GB/s${c.assisted[at] ? ', cache-assisted' : ''}`);
       if (known('of_peak')) add('of peak', `${words.percent(c.of_peak[at])} % of ${word('peak')}`);
       add('bound', word('bound'));
+      add('full name', this.timeline.document.names[name[row]]);
       return facts;
     }
 
@@ -152,16 +152,17 @@
       return among(kernels.columns, table.picks, row);
     }
 
-    /** Operators by name; a Python frame, a call or an annotation of that name is not the operator. */
+    /**
+     * Operators by name; a Python frame, a call or an annotation of that name is not the operator. Annotations that torch
+     * writes for a compiled graph are counted as operators where no operator has the name.
+     */
     _operatorRows(name) {
       const { document: said, columns } = this.timeline;
-      const operator = said.kinds.indexOf('operator');
+      const [operator, annotation] = ['operator', 'annotation'].map((kind) => said.kinds.indexOf(kind));
       const named = said.names.map((each) => each === name);
-      const found = [];
-      columns.name.forEach((each, row) => {
-        if (named[each] && columns.kind[row] === operator) found.push(row);
-      });
-      return found;
+      const found = { [operator]: [], [annotation]: [] };
+      columns.name.forEach((each, row) => named[each] && found[columns.kind[row]]?.push(row));
+      return operator >= 0 && found[operator].length ? found[operator] : found[annotation];
     }
 
     _pick(table, row) {

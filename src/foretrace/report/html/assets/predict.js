@@ -37,7 +37,7 @@
       unpacked.then(({ groups }) => cell.replaceChildren(bar(groups[row], column.values[row])));
       return cell;
     };
-    foretrace.cells.spread.width = 235; // px, of a bar and its ends
+    foretrace.cells.spread.width = 175; // px, of a bar and its ends
     told = await unpacked;
     rowOf = new Map(told.rows.map((row) => [row.event, row]));
   }

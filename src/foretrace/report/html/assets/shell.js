@@ -46,6 +46,13 @@
       asked = 0;
       const now = currentSection();
       links.forEach((link, id) => (now && id === now.id ? link.setAttribute('aria-current', 'true') : link.removeAttribute('aria-current')));
+      const link = now && links.get(now.id);
+      const bar = link && link.closest('.contents');
+      // Only the bar moves: scrollIntoView would move the page as well.
+      if (bar && bar.scrollWidth > bar.clientWidth) {
+        const [whole, own] = [bar.getBoundingClientRect(), link.getBoundingClientRect()];
+        bar.scrollLeft += own.left + own.width / 2 - whole.left - whole.width / 2;
+      }
     };
     window.addEventListener('scroll', () => (asked = asked || requestAnimationFrame(mark)), { passive: true });
     mark();

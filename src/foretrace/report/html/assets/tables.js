@@ -18,7 +18,7 @@
     const value = column.values[row];
     const note = column.notes ? column.notes[row] : '';
     if ((value === null || value === undefined) && note) return note;
-    const shown = column.form === 'number' && typeof value === 'number' ? value / column.divisor : value;
+    const shown = (column.form === 'number' || column.form === 'duration') && typeof value === 'number' ? value / column.divisor : value;
     return foretrace.words[column.form](shown) + note;
   }
 

@@ -3,6 +3,7 @@
 (() => {
   const foretrace = (window.foretrace = window.foretrace || {});
   const UNKNOWN = '–';
+  const LEAST_TOLD = 0.001;
   const known = (value) => typeof value === 'number' && Number.isFinite(value);
 
   /** The value with so many decimals, halves to the even digit (toFixed takes halves away from zero). */
@@ -44,11 +45,14 @@
     return `${Number.isInteger(value) ? value : number(value, digits)} ${unit}`;
   };
 
+  /** The number of a time; below a thousandth, which no clock tells, only that. */
+  const duration = (value) => (known(value) && value > 0 && value < LEAST_TOLD ? `<${LEAST_TOLD}` : number(value));
+
   function time(us) {
     if (!known(us)) return UNKNOWN;
     const size = Math.abs(us);
     const [divisor, unit] = size >= 1e6 ? [1e6, 's'] : size >= 1e3 ? [1e3, 'ms'] : [1, 'µs'];
-    return `${number(us / divisor)} ${unit}`;
+    return `${duration(us / divisor)} ${unit}`;
   }
 
   function percent(part) {
@@ -79,6 +83,7 @@
   /** @type {Object<string, (value: any) => string>} by the form of a column */
   foretrace.words = {
     number: (value) => number(value),
+    duration,
     count,
     average,
     percent,
