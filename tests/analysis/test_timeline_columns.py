@@ -317,7 +317,7 @@ def test_a_row_months_away_is_left_out_and_said(stray):
     assert made.left_out[OUT_OF_REACH] == 1
     assert {name for name in names(made) if name.startswith("kernel")} == {"kernel_0", "kernel_1", "kernel_2"}
     assert not {"stray", "far", "long"} & set(made.names)
-    assert 0 <= int(made.start.min())
+    assert int(made.start.min()) >= 0
     assert int((made.start + made.duration).max()) <= LONGEST_NS
 
 

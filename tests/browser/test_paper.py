@@ -48,7 +48,8 @@ def test_no_number_breaks_inside_its_cell(sheet):
 
 def test_no_word_of_a_head_breaks(sheet):
     broken = sheet.evaluate(
-        """[...document.querySelectorAll('.in-page thead th')].filter((head) => head.checkVisibility()).flatMap((head) => {
+        """[...document.querySelectorAll('.in-page thead th')].flatMap((head) => {
+            if (!head.checkVisibility()) return [];
             const found = [];
             const walk = document.createTreeWalker(head, NodeFilter.SHOW_TEXT);
             for (let node = walk.nextNode(); node; node = walk.nextNode()) {
@@ -90,7 +91,8 @@ def test_full_names_are_left_to_the_file(sheet):
 
 def test_the_chain_stops_at_a_level_and_says_so(sheet):
     printed = sheet.evaluate(
-        "[...document.querySelectorAll('.chain li')].filter((line) => line.checkVisibility()).map((line) => line.dataset.level)"
+        """[...document.querySelectorAll('.chain li')].filter((line) => line.checkVisibility())
+            .map((line) => line.dataset.level)"""
     )
     (count, whole, level) = re.match(
         r"(\d+) of (\d+) lines are printed, down to level (\d+);",
@@ -103,8 +105,9 @@ def test_the_chain_stops_at_a_level_and_says_so(sheet):
 def test_idle_tables_do_not_lie_over_the_next_section(sheet):
     bottoms = sheet.evaluate(
         """(() => {
-            const rows = [...document.querySelectorAll('#section-idle tr')].map((row) => row.getBoundingClientRect().bottom);
-            return [Math.max(...rows), document.querySelector('#section-kernels').getBoundingClientRect().top];
+            const rows = [...document.querySelectorAll('#section-idle tr')];
+            const bottom = Math.max(...rows.map((row) => row.getBoundingClientRect().bottom));
+            return [bottom, document.querySelector('#section-kernels').getBoundingClientRect().top];
         })()"""
     )
     assert bottoms[0] <= bottoms[1]

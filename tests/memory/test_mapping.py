@@ -84,6 +84,9 @@ def test_the_blocks_of_a_finding_add_up_to_what_it_says(name):
             assert sizes == finding.bytes
         elif finding.rule == "sparse_segments":
             assert (len(rows), sizes) == (memory.fragmentation.sparse_blocks, memory.fragmentation.sparse_bytes)
+            named = {block.address for block in memory.blocks}
+            assert len(set(finding.addresses)) == min(len(rows), 100)
+            assert set(finding.addresses) <= named
 
 
 @given(snapshots())

@@ -152,3 +152,10 @@ def test_the_allocators_sizes_are_in_mebibytes_from_one_on():
         "0 B",
     ]
     assert mebibytes(None) == "–"
+
+
+@pytest.mark.parametrize(
+    ("us", "text"), [(8.33e-7, "<0.001 µs"), (0.000999, "<0.001 µs"), (0.001, "0.00100 µs"), (0.0, "0 µs")]
+)
+def test_a_time_that_no_clock_tells_is_only_called_short(us, text):
+    assert time(us) == text

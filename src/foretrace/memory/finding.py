@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from foretrace.knowledge.fragmentation import LEAST_BYTES, LEAST_SHARE
 from foretrace.knowledge.rule import Rule
@@ -11,13 +11,8 @@ from foretrace.model.memory import MemoryFinding
 __all__ = ["finding", "much"]
 
 
-def finding(
-    rules: Mapping[str, Rule], rule: str, size: int | None, *, addresses: Sequence[int] = (), **places: object
-) -> MemoryFinding:
-    """What the rule says of ``size`` bytes (None: it is not about a size), with ``places`` filled in.
-
-    ``addresses``: of the blocks it speaks of.
-    """
+def finding(rules: Mapping[str, Rule], rule: str, size: int | None, **places: object) -> MemoryFinding:
+    """What the rule says of ``size`` bytes (None: it is not about a size), with ``places`` filled in."""
     text = rules[rule]
     return MemoryFinding(
         rule=rule,
@@ -27,7 +22,6 @@ def finding(
         suggestion=None if text.suggestion is None else text.suggestion.format(**places),
         bytes=size,
         source=text.source,
-        addresses=list(addresses),
     )
 
 

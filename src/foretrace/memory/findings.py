@@ -47,8 +47,8 @@ def find(facts: Facts) -> list[MemoryFinding]:
     return sorted(found, key=lambda one: (_ORDER[one.severity], one.rule != _FIRST, -(one.bytes or 0)))
 
 
-def _finding(rule: str, size: int | None, *, addresses: Sequence[int] = (), **places: object) -> MemoryFinding:
-    return finding(SNAPSHOT_RULES, rule, size, addresses=addresses[:_LISTED], **places)
+def _finding(rule: str, size: int | None, **places: object) -> MemoryFinding:
+    return finding(SNAPSHOT_RULES, rule, size, **places)
 
 
 def _much(size: int | None, facts: Facts) -> bool:
@@ -82,15 +82,16 @@ def _sparse(facts: Facts) -> Iterator[MemoryFinding]:
     if size < LEAST_BYTES:
         return
     blocks = [block for one in found for block in one.blocks]
-    yield _finding(
+    spoken_of = _finding(
         "sparse_segments",
         size,
-        addresses=[block.address for block in blocks],
         blocks=count(len(blocks), "small live block"),
         together=mebibytes(sum(block.size for block in blocks)),
         segments=f"{count(len(found), 'segment')} of {mebibytes(sum(one.segment.size for one in found))}",
         bytes=mebibytes(size),
     )
+    spoken_of.addresses = [block.address for block in blocks[:_LISTED]]
+    yield spoken_of
 
 
 def _elsewhere(facts: Facts) -> Iterator[MemoryFinding]:

@@ -76,7 +76,7 @@ def chain(report: Report, events: Sequence[Sequence[int]]) -> Section:
 
 
 def _printed(lines: Sequence[_Line]) -> tuple[set[int], int]:
-    """Which lines go on paper, and how many levels they are of: all of those levels, or where that is few, the first."""
+    """Which lines go on paper, and of how many levels: all of those levels, or where that is few, the first lines."""
     levels = 0
     chosen: list[int] = []
     while True:
