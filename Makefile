@@ -40,8 +40,8 @@ $(VENV)/.docs: requirements/docs.txt $(VENV)/.dev
 demo: $(VENV)/.demo ## profile an MLP here; then guess, predict and explain one that was recorded on an H200
 	@$(BIN)/foretrace demo
 
-test: $(VENV)/.dev ## run every test that needs no GPU
-	$(BIN)/python -m pytest -n auto --dist loadgroup -q
+test: $(VENV)/.dev ## run every test that needs no GPU and no browser
+	$(BIN)/python -m pytest -n auto --dist loadgroup -q -m "not browser"
 
 check: $(VENV)/.dev ## format, lint, types, import rules
 	$(BIN)/ruff format --check .

@@ -276,6 +276,8 @@ def hub(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatc
         monkeypatch.delenv(name, raising=False)
     for name, value in environment_of(folder).items():
         monkeypatch.setenv(name, value)
+    # Another test of the same process may have set the variable before huggingface_hub read it.
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(folder / "hf" / "token"))
     monkeypatch.setattr(constants, "HF_STORED_TOKENS_PATH", str(folder / "hf" / "stored_tokens"))
     fake = FakeHub()
