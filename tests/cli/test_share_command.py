@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -410,7 +411,8 @@ def test_ctrl_c_says_what_is_up(
     pause = time.monotonic
 
     def interrupt() -> None:
-        os.kill(os.getpid(), signal.SIGINT)
+        # To the thread that waits for the answer, as a terminal's does that has one thread to go to.
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         until = pause() + 0.3  # the answer comes after the signal
         while pause() < until:
             pass

@@ -60,8 +60,9 @@ EPILOGUE = ("gelu(self.up(x))", "gelu(x @ self.up.weight.t() + self.up.bias)")
 
 
 @pytest.fixture
-def example(pytester: pytest.Pytester) -> pytest.Pytester:
+def example(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A copy of the example project with its committed baseline."""
+    monkeypatch.delitem(sys.modules, "model", raising=False)  # another test of this process may have had one
     for file in (EXAMPLE / "model.py", EXAMPLE / "test_model.py", *EXAMPLE.glob("__foretrace__/*.json")):
         copy = pytester.path / file.relative_to(EXAMPLE)
         copy.parent.mkdir(exist_ok=True)
