@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote
@@ -32,6 +33,14 @@ TRACE = {
 EAGER = "traces/03_simple_mlp/64_128 eager#1.json"
 COMPILED = "traces/03_simple_mlp/64_128_compile.json.gz"
 TABLE = "traces/03_simple_mlp/64_128.txt"
+
+
+@pytest.fixture
+def ctrl_c_arrives() -> Iterator[None]:
+    """Whoever runs the tests in the background has the signal ignored in them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
@@ -404,6 +413,7 @@ def test_a_failure_says_what_is_up_and_a_second_run_goes_on(
     assert sorted(file["state"] for file in document(capsys)["files"]) == ["unchanged", "uploaded", "uploaded"]
 
 
+@pytest.mark.usefixtures("ctrl_c_arrives")
 def test_ctrl_c_says_what_is_up(
     hub: FakeHub, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
