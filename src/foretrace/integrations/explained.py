@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
 __all__ = ["write_explained", "write_page"]
 
-_TRACE_ENDINGS = (".gz", ".json", ".trace")
-
 
 def write_explained(trace: Path, *, html: bool) -> list[Path]:
     """Write ``x.report.json`` beside ``x.trace.json.gz``, with ``html`` also ``x.html``; returns what was written.
@@ -20,12 +18,11 @@ def write_explained(trace: Path, *, html: bool) -> list[Path]:
     one of the files exists.
     """
     from foretrace.analysis.explained import explained
+    from foretrace.model.sidefile import stem_of
     from foretrace.report.json import to_json
     from foretrace.trace.writer import write_bytes
 
-    stem = trace.name
-    for ending in _TRACE_ENDINGS:
-        stem = stem.removesuffix(ending)
+    stem = stem_of(trace)
     read = explained(trace)
     written = [write_bytes(trace.with_name(f"{stem}.report.json"), [to_json(read.report)])]
     if html:

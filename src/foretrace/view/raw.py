@@ -75,14 +75,13 @@ class RawFile:
     """What a file holds, event by event.
 
     ``marks`` are the events that are no complete rows; ``own`` the positions of complete ones of category ``own``
-    (see ``open_raw``); ``rewritten`` says that the text of the events is not the file's own but was mended.
+    (see ``open_raw``).
     """
 
     path: str
     marks: list[Mark] = field(default_factory=list)
     own: list[int] = field(default_factory=list)
     total: int = 0
-    rewritten: bool = False
     _held: list[Any] | None = None
 
     def batches(self) -> Iterator[list[msgspec.Raw]]:
@@ -128,7 +127,7 @@ def open_raw(trace: Trace, *, own: str | None = None) -> RawFile:
             raw.total = -1
         if raw.total == trace.total_events:
             return raw
-    raw._held, raw.rewritten = _held(trace)
+    raw._held = _held(trace)
     raw._look(own)
     if raw.total != trace.total_events:
         raise InputError(f"{trace.path} has changed since it was read; try again when nothing writes to it")
@@ -170,8 +169,8 @@ def _sound(text: bytes) -> bytes:
     return text
 
 
-def _held(trace: Trace) -> tuple[list[Any], bool]:
-    """All events of a file that has to be read at once, mended, and whether their text is a new one."""
+def _held(trace: Trace) -> list[Any]:
+    """All events of a file that has to be read at once, mended where their own text would not do."""
     text = to_utf8(read_source(trace.path).text, [])
     if not trace.in_nanoseconds:
         try:
@@ -182,8 +181,8 @@ def _held(trace: Trace) -> tuple[list[Any], bool]:
             pass
         else:
             if len(events) == trace.total_events:
-                return list(events), False
-    return [msgspec.Raw(_encode(_plain(event, trace))) for event in _mended(text, trace.path)], True
+                return list(events)
+    return [msgspec.Raw(_encode(_plain(event, trace))) for event in _mended(text, trace.path)]
 
 
 def _mended(text: bytes, path: str) -> list[RawEvent]:

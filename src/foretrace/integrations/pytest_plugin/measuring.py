@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from foretrace.model.report import Report
     from foretrace.trace import Trace
 
-__all__ = ["Profiled", "Recorded", "quietly"]
+__all__ = ["Profiled", "Recorded"]
 
 
 @contextmanager
